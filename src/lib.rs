@@ -1,0 +1,8 @@
+//! Regent governs cloud regions: every resource is a supervised actor.
+//!
+//! Read ARCHITECTURE.md first. Dependencies point downwards only:
+//! `api → supervision → actors → {graph, providers, identity} → store → model`.
+
+pub mod model;
+pub mod providers;
+pub mod store;

@@ -1,0 +1,85 @@
+//! What is said of every resource, whatever its kind.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::ids::{IdentityId, Incarnation, Key, NetworkId, OrganizationId, ProjectId, RegionId};
+
+/// A free-text pair that clients attach and filter by.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tag {
+    pub name: String,
+    pub value: String,
+}
+
+/// On whose behalf the resource exists, and so who is charged for it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Principal {
+    pub organization: Option<OrganizationId>,
+    pub project: Option<ProjectId>,
+    pub actor: String,
+}
+
+/// Where the resource belongs. What is listed, filtered and authorized by scope reads these typed fields.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Placement {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub organization: Option<OrganizationId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<ProjectId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub region: Option<RegionId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub identity: Option<IdentityId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<NetworkId>,
+}
+
+/// What is said of every resource.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Metadata {
+    pub incarnation: Incarnation,
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    /// `None` when the client sent none: what was omitted stays omitted in every read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<Tag>>,
+    #[serde(flatten)]
+    pub placement: Placement,
+    pub principal: Principal,
+    /// Set once, at creation; an update names its author in `modifier` instead.
+    pub creator: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modifier: Option<String>,
+    pub created: Timestamp,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub modified: Option<Timestamp>,
+    /// Counts changes of what is desired. A status says which generation it speaks of.
+    pub generation: u64,
+    /// When deletion was asked for; from then on no new reference is accepted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub owner: Option<Key>,
+    /// Whether the ledger holds an allocation in this resource's name.
+    #[serde(default)]
+    pub charged: bool,
+    /// An operator or the client has asked that nothing be done to it, deletion apart.
+    #[serde(default)]
+    pub paused: bool,
+    /// Counts operators' resets; a terminal failure of an earlier reset no longer parks the resource.
+    #[serde(default)]
+    pub resets: u64,
+    pub writer_version: u32,
+}
+
+impl Metadata {
+    #[must_use]
+    pub const fn is_deleting(&self) -> bool {
+        self.deletion.is_some()
+    }
+}

@@ -1,0 +1,24 @@
+//! What resources are: ids, metadata, specifications, statuses, conditions and edges.
+//!
+//! Data and pure rules. Nothing here reads a clock, a socket or a file, and nothing here knows another module of
+//! the crate, so every rule can be tested by calling it. A kind is one file (`network.rs`, `identity.rs`, …) that
+//! names its specification and its status detail and carries the rules that hold for it anywhere.
+
+pub mod address_plan;
+pub mod ambient;
+pub mod condition;
+pub mod edge;
+pub mod identity;
+pub mod ids;
+pub mod metadata;
+pub mod network;
+pub mod operation;
+pub mod organization;
+pub mod projection;
+pub mod record;
+pub mod region;
+pub mod sealed;
+pub mod token;
+
+/// The version of the stored form that this binary writes. A folder written by a newer one is refused.
+pub const WRITER_VERSION: u32 = 1;

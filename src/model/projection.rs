@@ -1,0 +1,115 @@
+//! What a surface may say of a resource: total functions from the rich inside to each narrow outside.
+
+use serde::Serialize;
+
+use super::condition::{Condition, Reason, Truth};
+use super::record::Record;
+
+/// The words that clients poll for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = ResourceProvisioningStatus)]
+pub enum ProvisioningStatus {
+    Pending,
+    Provisioning,
+    Provisioned,
+    Deprovisioning,
+    Error,
+}
+
+/// How what was made is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = ResourceHealthStatus)]
+pub enum HealthStatus {
+    Unknown,
+    Healthy,
+    Degraded,
+    Error,
+}
+
+/// The provisioning word of a record. A generation that nobody has acted on yet is under way, whatever was true
+/// of the one before it.
+#[must_use]
+pub fn provisioning_status(record: &Record) -> ProvisioningStatus {
+    if record.metadata.is_deleting() {
+        return ProvisioningStatus::Deprovisioning;
+    }
+    match &record.conditions.available {
+        None => ProvisioningStatus::Pending,
+        Some(condition) if condition.observed_generation < record.metadata.generation => {
+            ProvisioningStatus::Provisioning
+        }
+        Some(condition) => provisioning_word(condition.reason),
+    }
+}
+
+const fn provisioning_word(reason: Reason) -> ProvisioningStatus {
+    match reason {
+        Reason::Provisioned => ProvisioningStatus::Provisioned,
+        Reason::Errored | Reason::DependencyNotFound => ProvisioningStatus::Error,
+        Reason::Deprovisioning | Reason::Deprovisioned => ProvisioningStatus::Deprovisioning,
+        Reason::Provisioning
+        | Reason::DependencyNotReady
+        | Reason::DependencyFailed
+        | Reason::Healthy
+        | Reason::Degraded
+        | Reason::Unknown => ProvisioningStatus::Provisioning,
+    }
+}
+
+/// The health word of the Healthy axis.
+#[must_use]
+pub const fn health_status(healthy: Option<&Condition>) -> HealthStatus {
+    let Some(condition) = healthy else { return HealthStatus::Unknown };
+    match (condition.status, condition.reason) {
+        (_, Reason::Errored) => HealthStatus::Error,
+        (Truth::True, _) => HealthStatus::Healthy,
+        (Truth::False, _) => HealthStatus::Degraded,
+        (Truth::Unknown, _) => HealthStatus::Unknown,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b38_every_reason_has_a_word_on_both_axes() {
+        use {HealthStatus as H, ProvisioningStatus as P};
+        let table = [
+            (Reason::Provisioning, P::Provisioning),
+            (Reason::Provisioned, P::Provisioned),
+            (Reason::Errored, P::Error),
+            (Reason::Deprovisioning, P::Deprovisioning),
+            (Reason::Deprovisioned, P::Deprovisioning),
+            (Reason::DependencyNotReady, P::Provisioning),
+            (Reason::DependencyFailed, P::Provisioning),
+            (Reason::DependencyNotFound, P::Error),
+            (Reason::Healthy, P::Provisioning),
+            (Reason::Degraded, P::Provisioning),
+            (Reason::Unknown, P::Provisioning),
+        ];
+        for (reason, word) in table {
+            assert_eq!(provisioning_word(reason), word, "{reason:?}");
+        }
+        let condition = |status, reason| Condition {
+            status,
+            reason,
+            message: String::new(),
+            last_transition: jiff::Timestamp::UNIX_EPOCH,
+            observed_generation: 1,
+        };
+        let health = [
+            (Truth::True, Reason::Healthy, H::Healthy),
+            (Truth::False, Reason::Degraded, H::Degraded),
+            (Truth::Unknown, Reason::Unknown, H::Unknown),
+            (Truth::False, Reason::Errored, H::Error),
+            (Truth::False, Reason::Provisioning, H::Degraded),
+        ];
+        for (status, reason, word) in health {
+            assert_eq!(health_status(Some(&condition(status, reason))), word, "{status:?} {reason:?}");
+        }
+        assert_eq!(health_status(None), H::Unknown);
+    }
+}

@@ -1,0 +1,249 @@
+//! What clouds can do: one trait, converge-style and idempotent, with typed errors.
+//!
+//! `converge_*` finds what is there by what identifies it, makes what is missing and changes what differs;
+//! `delete_*` is done only when the cloud has *said* that the object is absent. Both may be repeated at any time,
+//! after any crash. Between a provider and its cloud stands the region's pool ([`pool`]), which every single call
+//! goes through: it bounds, orders, times and records them.
+
+pub mod call;
+pub mod pool;
+pub mod simulated;
+pub mod types;
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio_util::sync::CancellationToken;
+
+use crate::model::identity::IdentityDetail;
+use crate::model::ids::{IdentityId, Incarnation, NetworkId, OrganizationId, ProjectId, RegionId};
+use crate::model::network::{NetworkDetail, NetworkSpec, VlanId};
+use crate::model::sealed::SealError;
+use crate::store::StoreError;
+use types::{ExternalNetwork, Flavor, Image, VolumeClass};
+
+/// What one pass hands to a provider beside the request: whose work it is, when to stop, where to note progress.
+pub struct CallContext<'a> {
+    /// Whose turn it is: calls are shared fairly between organizations.
+    pub tenant: OrganizationId,
+    /// Cancels reads and waits at once. A mutating call is awaited to its deadline all the same.
+    pub cancelled: CancellationToken,
+    pub ledger: &'a dyn Ledger,
+}
+
+/// Where a provider notes what it has done, before it does the next thing. Every write is durable when it returns.
+#[async_trait]
+pub trait Ledger: Send + Sync {
+    /// Writes the identity's detail: a secret must be on record before it is relied on.
+    async fn note_identity(&self, detail: &IdentityDetail) -> Result<(), StoreError>;
+    /// Takes a VLAN for the network that this pass is about, or returns the one it has.
+    async fn claim_vlan(&self, ranges: &[(u16, u16)]) -> Result<VlanId, StoreError>;
+    /// Seals a secret for the record.
+    fn seal(&self, secret: &str) -> Result<crate::model::sealed::Sealed<String>, SealError>;
+}
+
+/// A principal to make or to unmake.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IdentityRequest {
+    pub id: IdentityId,
+    pub incarnation: Incarnation,
+    pub organization: OrganizationId,
+    pub project: ProjectId,
+    /// What is on record of it.
+    pub detail: IdentityDetail,
+}
+
+/// A network to make or to unmake.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetworkRequest {
+    pub id: NetworkId,
+    pub incarnation: Incarnation,
+    pub identity: IdentityId,
+    pub organization: OrganizationId,
+    pub project: ProjectId,
+    pub spec: NetworkSpec,
+}
+
+/// The order in which reads of a region were begun. A fact read earlier never replaces one read later.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+pub struct Sequence(pub u64);
+
+/// A fact about one object, and when it was asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Observed<T> {
+    pub sequence: Sequence,
+    pub fact: T,
+}
+
+/// What is there after a convergence, or what a read saw.
+#[derive(Clone, Debug, PartialEq)]
+pub struct NetworkFact {
+    pub detail: NetworkDetail,
+    /// The object differs from what was asked for, or is unwell, in these user-safe words.
+    pub trouble: Option<String>,
+}
+
+/// One line of a bulk list.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ListedNetwork {
+    pub id: NetworkId,
+    pub incarnation: Incarnation,
+    pub fact: NetworkFact,
+    /// What the cloud holds, in a form that changes when and only when the object does.
+    pub fingerprint: u64,
+}
+
+/// A page of a bulk list.
+#[derive(Clone, Debug)]
+pub struct Listing<T> {
+    pub items: Vec<T>,
+    /// Ask again with this to go on; `None` at the end.
+    pub next: Option<String>,
+}
+
+/// How far a deletion has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deletion {
+    /// The cloud has confirmed that nothing of it is left.
+    Absent,
+    /// Accepted by the cloud, not finished.
+    Underway,
+}
+
+/// What went wrong, in terms that decide what happens next.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProviderError {
+    #[error("not found")]
+    NotFound,
+    #[error("conflict: {0}")]
+    Conflict(String),
+    #[error("throttled")]
+    Throttled { retry_after: Option<Duration> },
+    #[error("the cloud's own quota is used up")]
+    Quota,
+    #[error("the cloud refused our credentials")]
+    Unauthorized,
+    /// Down, timed out, or the breaker is open. A mutating call may or may not have happened.
+    #[error("unavailable: {0}")]
+    Unavailable(String),
+    /// The cloud will not do this however often it is asked.
+    #[error("rejected: {0}")]
+    Rejected(String),
+    /// What was found contradicts itself: more than one object where there can be one.
+    #[error("inconsistent: {0}")]
+    Inconsistent(String),
+    #[error("{0} is not supported by this provider")]
+    Unsupported(&'static str),
+    /// The pass was told to stop.
+    #[error("cancelled")]
+    Cancelled,
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+}
+
+/// Progress could not be noted, so nothing further was done.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("progress could not be recorded: {0}")]
+pub struct LedgerError(String);
+
+impl From<StoreError> for ProviderError {
+    fn from(error: StoreError) -> Self {
+        Self::Ledger(LedgerError(error.to_string()))
+    }
+}
+
+impl From<SealError> for ProviderError {
+    fn from(error: SealError) -> Self {
+        Self::Ledger(LedgerError(error.to_string()))
+    }
+}
+
+pub type ProviderResult<T> = Result<T, ProviderError>;
+
+/// What a region's cloud can do. A method that a provider does not have answers `Unsupported`.
+///
+/// # Guarantees an implementation gives
+/// - It creates only on a *definite* not-found, never on an error, and adopts what a lost answer left behind.
+/// - It finds objects by the id and incarnation written into them, and stops when it finds more than one.
+/// - Every call it makes goes through the region's pool.
+#[async_trait]
+pub trait Provider: Send + Sync {
+    fn region(&self) -> RegionId;
+
+    async fn flavors(&self, _context: &CallContext<'_>) -> ProviderResult<Vec<Flavor>> {
+        Err(ProviderError::Unsupported("flavors"))
+    }
+    async fn volume_classes(&self, _context: &CallContext<'_>) -> ProviderResult<Vec<VolumeClass>> {
+        Err(ProviderError::Unsupported("volume classes"))
+    }
+    async fn images(&self, _context: &CallContext<'_>) -> ProviderResult<Vec<Image>> {
+        Err(ProviderError::Unsupported("images"))
+    }
+    async fn create_image(&self, _context: &CallContext<'_>, _image: &Image, _uri: &str) -> ProviderResult<Image> {
+        Err(ProviderError::Unsupported("image import"))
+    }
+    async fn delete_image(&self, _context: &CallContext<'_>, _image: &Image) -> ProviderResult<Deletion> {
+        Err(ProviderError::Unsupported("image deletion"))
+    }
+    async fn external_networks(&self, context: &CallContext<'_>) -> ProviderResult<Vec<ExternalNetwork>>;
+
+    async fn converge_identity(
+        &self,
+        context: &CallContext<'_>,
+        request: &IdentityRequest,
+    ) -> ProviderResult<Observed<IdentityDetail>>;
+    async fn delete_identity(&self, context: &CallContext<'_>, request: &IdentityRequest) -> ProviderResult<Deletion>;
+
+    async fn converge_network(
+        &self,
+        context: &CallContext<'_>,
+        request: &NetworkRequest,
+    ) -> ProviderResult<Observed<NetworkFact>>;
+    async fn delete_network(&self, context: &CallContext<'_>, request: &NetworkRequest) -> ProviderResult<Deletion>;
+    /// Every network of the region that is ours, a page at a time, in one read each.
+    async fn list_networks(
+        &self,
+        context: &CallContext<'_>,
+        after: Option<&str>,
+    ) -> ProviderResult<Observed<Listing<ListedNetwork>>>;
+
+    async fn converge_security_group(&self, _context: &CallContext<'_>) -> ProviderResult<()> {
+        Err(ProviderError::Unsupported("security groups"))
+    }
+    async fn delete_security_group(&self, _context: &CallContext<'_>) -> ProviderResult<Deletion> {
+        Err(ProviderError::Unsupported("security groups"))
+    }
+    async fn converge_load_balancer(&self, _context: &CallContext<'_>) -> ProviderResult<()> {
+        Err(ProviderError::Unsupported("load balancers"))
+    }
+    async fn delete_load_balancer(&self, _context: &CallContext<'_>) -> ProviderResult<Deletion> {
+        Err(ProviderError::Unsupported("load balancers"))
+    }
+    async fn converge_server(&self, _context: &CallContext<'_>) -> ProviderResult<()> {
+        Err(ProviderError::Unsupported("servers"))
+    }
+    async fn delete_server(&self, _context: &CallContext<'_>) -> ProviderResult<Deletion> {
+        Err(ProviderError::Unsupported("servers"))
+    }
+    async fn observe_server(&self, _context: &CallContext<'_>) -> ProviderResult<()> {
+        Err(ProviderError::Unsupported("servers"))
+    }
+    async fn start_server(&self, _context: &CallContext<'_>) -> ProviderResult<()> {
+        Err(ProviderError::Unsupported("servers"))
+    }
+    async fn stop_server(&self, _context: &CallContext<'_>) -> ProviderResult<()> {
+        Err(ProviderError::Unsupported("servers"))
+    }
+    async fn reboot_server(&self, _context: &CallContext<'_>, _hard: bool) -> ProviderResult<()> {
+        Err(ProviderError::Unsupported("servers"))
+    }
+    async fn console_session(&self, _context: &CallContext<'_>) -> ProviderResult<String> {
+        Err(ProviderError::Unsupported("consoles"))
+    }
+    async fn console_output(&self, _context: &CallContext<'_>, _length: Option<u32>) -> ProviderResult<String> {
+        Err(ProviderError::Unsupported("consoles"))
+    }
+    async fn snapshot_server(&self, _context: &CallContext<'_>, _image: &Image) -> ProviderResult<Image> {
+        Err(ProviderError::Unsupported("snapshots"))
+    }
+}
