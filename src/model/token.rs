@@ -100,7 +100,7 @@ mod tests {
     #[test]
     fn a_token_is_admitted_by_its_own_record_only_and_until_it_expires() {
         let now = Timestamp::UNIX_EPOCH;
-        let later = now + std::time::Duration::from_secs(60);
+        let later = now + std::time::Duration::from_mins(1);
         let spec = token(1).spec("admin", Role::PlatformAdministrator, Some(later));
         let presented = BearerToken::parse(&token(1).reveal()).expect("parses");
         assert!(spec.admits(&presented, now));

@@ -37,7 +37,7 @@ use crate::model::record::{CorruptRecord, Document, Record, Revision};
 pub const HISTORY_MAX: usize = 64;
 
 /// How long the history of a removed resource, and any entry of the change log, is kept.
-pub const RETENTION: std::time::Duration = std::time::Duration::from_secs(24 * 60 * 60);
+pub const RETENTION: std::time::Duration = std::time::Duration::from_hours(24);
 
 /// How many entries the change log holds at most: at a hundred writes a second this is under three hours, which
 /// is longer than any reader is expected to be away; a reader that was away longer re-reads everything.
