@@ -3,6 +3,9 @@
 //! Read ARCHITECTURE.md first. Dependencies point downwards only:
 //! `api → supervision → actors → {graph, providers, identity} → store → model`.
 
+pub mod api;
+pub mod identity;
 pub mod model;
 pub mod providers;
 pub mod store;
+pub mod supervision;

@@ -1,0 +1,3 @@
+//! Who watches whom.
+
+pub mod inspection;
