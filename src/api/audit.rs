@@ -5,6 +5,7 @@
 use axum::http::{Method, StatusCode};
 
 use super::context::RequestContext;
+use crate::model::ids::Kind;
 
 /// The target that a log collector selects by.
 pub const TARGET: &str = "audit";
@@ -27,7 +28,7 @@ pub fn record(method: &Method, context: &RequestContext, status: StatusCode) {
         organization_id = text(entry.scope.organization.as_ref().map(|id| id as _)),
         project_id = text(entry.scope.project.as_ref().map(|id| id as _)),
         region_id = text(entry.scope.region.as_ref().map(|id| id as _)),
-        resource_type = entry.kind.map(|kind| kind.word()),
+        resource_type = entry.kind.map(Kind::word),
         resource_id = text(entry.id.as_ref().map(|id| id as _)),
         status = status.as_u16(),
         trace_id = %context.trace_id,

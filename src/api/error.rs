@@ -290,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_refusal_never_names_a_resource() {
-        let id = Uuid::from_u128(0xabcdef);
+        let id = Uuid::from_u128(0x00ab_cdef);
         let key = Key::new(Kind::Project, id);
         let refusals = [
             Refusal::Exists(key),

@@ -40,7 +40,6 @@ pub fn serve(document: utoipa::openapi::OpenApi) -> Router<Shared> {
 
 /// What any authenticated operation may answer besides its own codes.
 #[derive(IntoResponses)]
-#[expect(dead_code, reason = "only described, never built")]
 pub enum CommonErrors {
     /// A malformed request.
     #[response(status = 400)]
@@ -61,7 +60,6 @@ pub enum CommonErrors {
 
 /// What any operation with a body may answer besides.
 #[derive(IntoResponses)]
-#[expect(dead_code, reason = "only described, never built")]
 pub enum BodyErrors {
     /// The body is too large.
     #[response(status = 413)]

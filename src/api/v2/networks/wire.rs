@@ -28,7 +28,7 @@ pub struct WireRoute {
     pub nexthop: String,
 }
 
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = networkReservations)]
 pub struct WireReservations {
