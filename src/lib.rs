@@ -4,6 +4,7 @@
 //! `api → supervision → actors → {graph, providers, identity} → store → model`.
 
 pub mod api;
+pub mod bootstrap;
 pub mod identity;
 pub mod model;
 pub mod providers;
