@@ -40,23 +40,11 @@ impl Tables {
             RowChange::Record { key, after, .. } => self.set_record(*key, after.clone(), now),
             RowChange::Reference { target, holder, present } => self.set_reference(*target, holder, *present),
             RowChange::Charge { holder, after, .. } => self.set_charge(*holder, after.clone()),
-            RowChange::Limit { organization, kind, after, .. } => match after {
-                Some(limit) => {
-                    self.limits.insert((*organization, *kind), *limit);
-                }
-                None => {
-                    self.limits.remove(&(*organization, *kind));
-                }
-            },
+            RowChange::Limit { organization, kind, after, .. } => self.set_limit((*organization, *kind), *after),
             RowChange::Claim { pool, number, holder, taken } => {
-                if *taken {
-                    self.claims.insert((pool.clone(), *number), *holder);
-                } else {
-                    self.claims.remove(&(pool.clone(), *number));
-                }
+                self.set_claim(pool, *number, taken.then_some(*holder));
             }
-            RowChange::History { key, transitions, appended: true } => self.history.append(*key, transitions),
-            RowChange::History { key, transitions, appended: false } => self.history.take_back(*key, transitions),
+            RowChange::History { key, appended } => self.history.append(*key, appended),
         }
     }
 
@@ -66,15 +54,34 @@ impl Tables {
             RowChange::Record { key, before, after } => {
                 self.undo_record(*key, before.as_ref(), after.as_ref(), now);
             }
-            RowChange::Charge { holder, after, .. } if self.charges.get(holder) != after.as_ref() => {}
-            RowChange::Limit { organization, kind, after, .. }
-                if self.limits.get(&(*organization, *kind)) != after.as_ref() => {}
-            // The number was given to somebody else meanwhile; its former holder will claim another.
-            RowChange::Claim { pool, number, taken: false, .. }
-                if self.claims.contains_key(&(pool.clone(), *number)) => {}
-            // A target that has gone meanwhile cannot be referred to again.
-            RowChange::Reference { target, present: false, .. } if !self.records.contains_key(target) => {}
-            other => self.apply(&other.inverse(), now),
+            RowChange::Reference { target, holder, present } => {
+                // A target that has gone meanwhile cannot be referred to again.
+                let wanted = !present && self.records.contains_key(target);
+                self.set_reference(*target, holder, wanted);
+            }
+            RowChange::Charge { holder, before, after } => {
+                if self.charges.get(holder) == after.as_ref() {
+                    self.set_charge(*holder, before.clone());
+                }
+            }
+            RowChange::Limit { organization, kind, before, after } => {
+                let account = (*organization, *kind);
+                if self.limits.get(&account) == after.as_ref() {
+                    self.set_limit(account, *before);
+                }
+            }
+            RowChange::Claim { pool, number, holder, taken: true } => {
+                if self.claims.get(&(pool.clone(), *number)) == Some(holder) {
+                    self.set_claim(pool, *number, None);
+                }
+            }
+            RowChange::Claim { pool, number, holder, taken: false } => {
+                // Unless the number was given to somebody else meanwhile: its former holder will claim another.
+                if !self.claims.contains_key(&(pool.clone(), *number)) {
+                    self.set_claim(pool, *number, Some(*holder));
+                }
+            }
+            RowChange::History { key, appended } => self.history.take_back(*key, appended),
         }
     }
 
@@ -154,6 +161,20 @@ impl Tables {
             }
             self.charges.insert(holder, charge);
         }
+    }
+
+    fn set_limit(&mut self, account: (OrganizationId, QuotaKind), limit: Option<u64>) {
+        match limit {
+            Some(limit) => self.limits.insert(account, limit),
+            None => self.limits.remove(&account),
+        };
+    }
+
+    fn set_claim(&mut self, pool: &str, number: u16, holder: Option<Key>) {
+        match holder {
+            Some(holder) => self.claims.insert((pool.to_owned(), number), holder),
+            None => self.claims.remove(&(pool.to_owned(), number)),
+        };
     }
 
     /// Forgets histories whose resource has been gone for long enough.

@@ -7,7 +7,7 @@
 //! A store only keeps rows: it answers [`Rows`] and carries out [`RowChange`]s. Everything that may refuse a write
 //! is here, so that two stores cannot come to disagree. Within a batch later writes see earlier ones through an
 //! [`overlay::Overlay`], which is why a batch can be judged whole before anything of it is written. A row change
-//! carries what was there before: a store without transactions undoes it from that.
+//! carries what was there before, from which a store without transactions can undo it.
 
 mod overlay;
 mod write;
@@ -83,25 +83,8 @@ pub(super) enum RowChange {
     },
     History {
         key: Key,
-        transitions: Vec<Transition>,
-        appended: bool,
+        appended: Vec<Transition>,
     },
-}
-
-impl RowChange {
-    /// What takes this back.
-    pub(super) fn inverse(&self) -> Self {
-        match self.clone() {
-            Self::Record { key, before, after } => Self::Record { key, before: after, after: before },
-            Self::Reference { target, holder, present } => Self::Reference { target, holder, present: !present },
-            Self::Charge { holder, before, after } => Self::Charge { holder, before: after, after: before },
-            Self::Limit { organization, kind, before, after } => {
-                Self::Limit { organization, kind, before: after, after: before }
-            }
-            Self::Claim { pool, number, holder, taken } => Self::Claim { pool, number, holder, taken: !taken },
-            Self::History { key, transitions, appended } => Self::History { key, transitions, appended: !appended },
-        }
-    }
 }
 
 /// What the change log will say.

@@ -47,14 +47,8 @@ impl<'a> Overlay<'a> {
                 self.references.insert((target, holder), present);
             }
             RowChange::Charge { holder, before, after } => {
-                for (charge, sign) in [(&before, -1_i8), (&after, 1)] {
-                    let Some(charge) = charge else { continue };
-                    for (&kind, &amount) in &charge.amounts {
-                        let used = self.used(charge.organization, kind)?;
-                        let used = if sign < 0 { used.saturating_sub(amount) } else { used.saturating_add(amount) };
-                        self.used.insert((charge.organization, kind), used);
-                    }
-                }
+                self.count(before.as_ref(), u64::saturating_sub)?;
+                self.count(after.as_ref(), u64::saturating_add)?;
                 self.charges.insert(holder, after);
             }
             RowChange::Limit { organization, kind, after, .. } => {
@@ -65,6 +59,15 @@ impl<'a> Overlay<'a> {
             }
             // No rule reads history.
             RowChange::History { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn count(&mut self, charge: Option<&Charge>, sum: impl Fn(u64, u64) -> u64) -> Result<(), StoreError> {
+        let Some(charge) = charge else { return Ok(()) };
+        for (&kind, &amount) in &charge.amounts {
+            let used = self.used(charge.organization, kind)?;
+            self.used.insert((charge.organization, kind), sum(used, amount));
         }
         Ok(())
     }

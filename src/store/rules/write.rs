@@ -35,7 +35,8 @@ pub(super) fn plan(rows: &mut dyn Rows, write: &Write) -> Planned {
             let mut amounts = amounts.clone();
             amounts.retain(|_, amount| *amount > 0);
             let after = Charge { organization: *organization, project: *project, incarnation: *incarnation, amounts };
-            charge(rows, *holder, after)
+            // Being charged nothing and not being charged are one state.
+            charge(rows, *holder, Some(after).filter(|after| !after.amounts.is_empty()))
         }
         Write::Release { holder, incarnation } => release(rows, *holder, *incarnation),
         Write::Limit { organization, kind, limit: after } => limit(rows, *organization, *kind, *after),
@@ -94,7 +95,7 @@ fn status(
     after.status_revision = before.status_revision.next();
     let mut plan = replaced(Some(before), after);
     if !transitions.is_empty() {
-        plan.changes.push(RowChange::History { key, transitions: transitions.to_vec(), appended: true });
+        plan.changes.push(RowChange::History { key, appended: transitions.to_vec() });
     }
     Ok(plan)
 }
@@ -144,13 +145,20 @@ fn release_references(rows: &mut dyn Rows, holder: Key) -> Planned {
     Ok(plan)
 }
 
-fn charge(rows: &mut dyn Rows, holder: Key, after: Charge) -> Planned {
+fn charge(rows: &mut dyn Rows, holder: Key, after: Option<Charge>) -> Planned {
     let before = rows.charge(holder)?;
-    if before.as_ref() == Some(&after) {
+    if before == after {
         return Ok(Plan::default());
     }
+    if let Some(after) = &after {
+        refuse_excess(rows, before.as_ref(), after)?;
+    }
+    Ok(changed(RowChange::Charge { holder, before, after }))
+}
+
+fn refuse_excess(rows: &mut dyn Rows, before: Option<&Charge>, after: &Charge) -> Result<(), StoreError> {
+    let same_account = before.filter(|before| before.organization == after.organization);
     for (&kind, &amount) in &after.amounts {
-        let same_account = before.as_ref().filter(|before| before.organization == after.organization);
         let replaced = same_account.and_then(|before| before.amounts.get(&kind)).copied().unwrap_or(0);
         let total = rows.used(after.organization, kind)?.saturating_sub(replaced).saturating_add(amount);
         let limit = rows.limit(after.organization, kind)?.unwrap_or(kind.default_limit());
@@ -159,7 +167,7 @@ fn charge(rows: &mut dyn Rows, holder: Key, after: Charge) -> Planned {
             return Err(Refusal::QuotaExceeded { kind, total, limit }.into());
         }
     }
-    Ok(changed(RowChange::Charge { holder, before, after: Some(after) }))
+    Ok(())
 }
 
 fn release(rows: &mut dyn Rows, holder: Key, incarnation: Incarnation) -> Planned {
