@@ -17,5 +17,5 @@ pub mod engine;
 pub mod in_process;
 pub mod journal;
 pub mod objects;
-// pub mod provider;
+pub mod provider;
 mod sabotage;
