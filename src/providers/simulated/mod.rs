@@ -18,4 +18,6 @@ pub mod in_process;
 pub mod journal;
 pub mod objects;
 pub mod provider;
-mod sabotage;
+pub mod remote;
+pub mod sabotage;
+pub mod server;
