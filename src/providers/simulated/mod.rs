@@ -21,3 +21,8 @@ pub mod provider;
 pub mod remote;
 pub mod sabotage;
 pub mod server;
+
+#[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
+mod testing;
