@@ -5,6 +5,7 @@
 
 pub mod api;
 pub mod bootstrap;
+pub mod config;
 pub mod identity;
 pub mod model;
 pub mod providers;

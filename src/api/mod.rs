@@ -5,15 +5,18 @@
 //! an argument and asks it for permission; nothing is permitted by having got this far.
 
 pub mod access;
+pub mod admin;
 pub mod audit;
 pub mod context;
 pub mod cors;
 pub mod error;
 pub mod extract;
 pub mod list;
+pub mod listen;
 pub mod middleware;
 pub mod openapi;
 pub mod system;
+pub mod tls;
 pub mod v1;
 pub mod v2;
 pub mod wire;
