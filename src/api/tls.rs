@@ -86,7 +86,7 @@ impl TlsFiles {
 }
 
 fn fingerprint(certificate: &Path, key: &Path) -> Result<Fingerprint, TlsError> {
-    let of = |path: &Path| {
+    let of = |path: &Path| -> Result<_, TlsError> {
         let about = std::fs::metadata(path).map_err(|source| TlsError::Unreadable { path: path.to_owned(), source })?;
         Ok((about.mtime(), about.mtime_nsec(), about.ino(), about.len()))
     };
