@@ -3,6 +3,9 @@
 //! Read ARCHITECTURE.md first. Dependencies point downwards only:
 //! `api → supervision → actors → {graph, providers, identity} → store → model`.
 
+pub mod actors;
+pub mod graph;
 pub mod model;
 pub mod providers;
+pub mod sabotage;
 pub mod store;
