@@ -9,3 +9,4 @@ pub mod model;
 pub mod providers;
 pub mod sabotage;
 pub mod store;
+pub mod supervision;

@@ -14,6 +14,7 @@
 pub mod decision;
 pub mod identity;
 pub mod kind;
+pub mod monitor;
 
 pub mod network;
 pub mod pass;

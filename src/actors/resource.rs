@@ -101,6 +101,7 @@ pub struct State {
     passes: u64,
     phase: Phase,
     waits_for: Vec<Key>,
+    on_cloud: bool,
     next_wake: Option<jiff::Timestamp>,
     last_message: Option<&'static str>,
     events: Vec<Event>,
@@ -130,6 +131,7 @@ impl Actor for ResourceActor {
             passes: 0,
             phase: Phase::Settled,
             waits_for: Vec::new(),
+            on_cloud: false,
             next_wake: None,
             last_message: None,
             events: Vec::new(),
@@ -324,6 +326,7 @@ impl State {
     fn follow(&mut self, outcome: Outcome) {
         let options = &self.environment.options;
         self.waits_for.clear();
+        self.on_cloud = matches!(outcome, Outcome::Yield { on_cloud: true, .. });
         if !matches!(outcome, Outcome::Retry { .. }) {
             self.attempt = 0;
         }
@@ -409,6 +412,7 @@ impl State {
             passes: self.passes,
             last_message: self.last_message,
             next_wake: self.next_wake,
+            on_cloud: self.on_cloud,
             waits_for: self.waits_for.clone(),
             events: self.events.clone(),
         });

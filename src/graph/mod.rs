@@ -21,10 +21,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use dashmap::DashMap;
-use ractor::ActorRef;
+use futures_util::future::BoxFuture;
+use ractor::{ActorCell, ActorRef, SpawnErr};
 use tokio::task::JoinHandle;
 
 use crate::model::ids::{Incarnation, Key, RegionId};
+use crate::model::record::Record;
 use message::Message;
 use snapshot::Snapshot;
 use timers::Timers;
@@ -32,6 +34,37 @@ use timers::Timers;
 /// How many messages may wait for one actor. A settled actor handles thousands a second, so a longer queue would
 /// only hold stale news; a much shorter one would fold ordinary bursts (a poll beside a status write) together.
 pub const MAILBOX_MAX: u64 = 256;
+
+/// Something a supervisor keeps running that is not a resource: a pool, a monitor, the dispatcher.
+pub trait Service: Send + Sync {
+    fn name(&self) -> &'static str;
+    /// Starts it, or starts it again.
+    fn spawn(&self, supervisor: ActorCell) -> BoxFuture<'_, Result<ActorCell, SpawnErr>>;
+}
+
+/// How a resource stands, for those who wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Unknown,
+    NotReady,
+    Ready,
+    Failed,
+    Deleting,
+}
+
+impl Standing {
+    fn of(record: &Record) -> Self {
+        if record.metadata.is_deleting() {
+            Self::Deleting
+        } else if record.conditions.is_available() {
+            Self::Ready
+        } else if record.conditions.has_failed() {
+            Self::Failed
+        } else {
+            Self::NotReady
+        }
+    }
+}
 
 /// Everything known of one place in the graph, whether its actor lives or is between two lives.
 pub struct Node {
@@ -50,6 +83,8 @@ pub struct Node {
     snapshot: Mutex<Arc<Snapshot>>,
     /// Who waits for this resource to become ready, to fail or to go.
     dependants: Mutex<BTreeSet<Key>>,
+    /// How it stood when they were last told.
+    announced: Mutex<Standing>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
@@ -68,6 +103,7 @@ impl Node {
             pass: Mutex::new(None),
             snapshot: Mutex::new(Arc::new(Snapshot::unborn(key))),
             dependants: Mutex::new(BTreeSet::new()),
+            announced: Mutex::new(Standing::Unknown),
         }
     }
 
@@ -135,6 +171,12 @@ impl Node {
 
     pub fn restarts(&self) -> u64 {
         self.restarts.load(Ordering::Relaxed)
+    }
+
+    /// Does the record stand otherwise than those who wait for it were last told?
+    pub fn announces(&self, record: &Record) -> bool {
+        let standing = Standing::of(record);
+        std::mem::replace(&mut *locked(&self.announced), standing) != standing
     }
 
     pub fn dependants(&self) -> Vec<Key> {

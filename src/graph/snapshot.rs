@@ -58,6 +58,8 @@ pub struct Snapshot {
     pub last_message: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_wake: Option<Timestamp>,
+    /// It waits for the cloud to finish something.
+    pub on_cloud: bool,
     /// What it waits for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub waits_for: Vec<Key>,
@@ -89,6 +91,7 @@ impl Snapshot {
             passes: 0,
             last_message: None,
             next_wake: None,
+            on_cloud: false,
             waits_for: Vec::new(),
             events: Vec::new(),
         }
