@@ -70,8 +70,11 @@ pub enum BranchMessage {
         path: Vec<Key>,
         key: Key,
     },
-    /// Answers once everything told before has been done, here and below the named path.
-    Ping(RpcReplyPort<()>),
+    /// Answers once everything told before has been done, here and so many levels below.
+    Ping {
+        depth: u8,
+        reply: RpcReplyPort<()>,
+    },
     /// Ends everything below, leaves first.
     Stop(RpcReplyPort<()>),
 }
@@ -180,7 +183,12 @@ impl Actor for Branch {
                     let _ = below.cast(BranchMessage::Restart { path, key });
                 }
             },
-            BranchMessage::Ping(reply) => {
+            BranchMessage::Ping { depth, reply } => {
+                if let Some(depth) = depth.checked_sub(1) {
+                    for below in state.slots.values().filter_map(|slot| slot.branch.as_ref()) {
+                        let _ = below.call(|reply| BranchMessage::Ping { depth, reply }, None).await;
+                    }
+                }
                 let _ = reply.send(());
             }
             BranchMessage::Stop(reply) => {

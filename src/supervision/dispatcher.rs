@@ -34,7 +34,7 @@ pub struct DispatcherService {
 }
 
 #[derive(Clone)]
-struct Shared {
+pub struct Shared {
     environment: Arc<Environment>,
     tree: Tree,
     regions: Arc<Regions>,

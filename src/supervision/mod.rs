@@ -71,7 +71,7 @@ impl Supervision {
         restore(&environment, &tree, &regions).await?;
         let dispatcher = Dispatcher::service(Arc::clone(&environment), tree, Arc::clone(&regions), position);
         let _ = root.cast(BranchMessage::Equip(vec![Arc::new(dispatcher)]));
-        settle(&root).await;
+        settle(&root, u8::MAX).await;
         Ok(Self { environment, root, regions })
     }
 
@@ -106,9 +106,9 @@ impl Supervision {
     }
 }
 
-/// Waits until the root has done what it was told so far.
-async fn settle(root: &ActorRef<BranchMessage>) {
-    let _ = root.call(BranchMessage::Ping, None).await;
+/// Waits until the tree, down to `depth` levels below the root, has done what it was told so far.
+async fn settle(root: &ActorRef<BranchMessage>, depth: u8) {
+    let _ = root.call(|reply| BranchMessage::Ping { depth, reply }, None).await;
 }
 
 /// Brings metadata that an older version wrote up to date, before any actor sees it.
@@ -149,8 +149,8 @@ async fn restore(environment: &Environment, tree: &Tree, regions: &Regions) -> R
                 unsettled += u32::from(first_pass != FirstPass::WhenTold);
                 tree.place(Planting { record, first_pass });
             }
-            // The mailboxes on the way hold a page at most.
-            settle(tree.root()).await;
+            // So that the mailboxes of the root and the regions never hold more than a page.
+            settle(tree.root(), 1).await;
         }
     }
     Ok(())
