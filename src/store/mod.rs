@@ -17,6 +17,7 @@
 
 pub mod embedded;
 pub mod memory;
+mod rules;
 
 use std::sync::Arc;
 

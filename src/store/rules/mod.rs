@@ -1,0 +1,199 @@
+//! What a batch means, decided in one place for every store.
+//!
+//! ```text
+//!   batch ──▶ plan(rows) ──▶ row changes + events      or a refusal, and then nothing was touched
+//! ```
+//!
+//! A store only keeps rows: it answers [`Rows`] and carries out [`RowChange`]s. Everything that may refuse a write
+//! is here, so that two stores cannot come to disagree. Within a batch later writes see earlier ones through an
+//! [`overlay::Overlay`], which is why a batch can be judged whole before anything of it is written. A row change
+//! carries what was there before, from which a store without transactions can undo it.
+
+mod overlay;
+mod write;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use crate::model::condition::Transition;
+use crate::model::edge::Holder;
+use crate::model::ids::{Incarnation, Key, OrganizationId, ProjectId};
+use crate::model::organization::{Amounts, QuotaKind};
+use crate::model::record::Record;
+
+use super::{Batch, Precondition, Refusal, StoreError, Write};
+use overlay::Overlay;
+
+/// What the rules ask of a store. Answers are as of this moment, under the store's own exclusion.
+pub(super) trait Rows {
+    fn record(&mut self, key: Key) -> Result<Option<Arc<Record>>, StoreError>;
+    fn references(&mut self, target: Key) -> Result<BTreeSet<Holder>, StoreError>;
+    fn is_referenced_by(&mut self, target: Key, holder: &Holder) -> Result<bool, StoreError>;
+    fn referred_by(&mut self, holder: &Holder) -> Result<BTreeSet<Key>, StoreError>;
+    fn children(&mut self, owner: Key) -> Result<BTreeSet<Key>, StoreError>;
+    fn charge(&mut self, holder: Key) -> Result<Option<Charge>, StoreError>;
+    fn used(&mut self, organization: OrganizationId, kind: QuotaKind) -> Result<u64, StoreError>;
+    /// The override, if there is one.
+    fn limit(&mut self, organization: OrganizationId, kind: QuotaKind) -> Result<Option<u64>, StoreError>;
+    fn numbers_taken(&mut self, pool: &str) -> Result<BTreeSet<u16>, StoreError>;
+    fn claims_of(&mut self, holder: Key) -> Result<BTreeSet<(String, u16)>, StoreError>;
+}
+
+/// What one resource is charged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Charge {
+    pub organization: OrganizationId,
+    pub project: Option<ProjectId>,
+    pub incarnation: Incarnation,
+    /// Without zeroes.
+    pub amounts: Amounts,
+}
+
+/// One row that a batch changes. Made only when something really changes.
+#[derive(Clone, Debug)]
+pub(super) enum RowChange {
+    /// Appears, changes or goes; never `None` on both sides.
+    Record {
+        key: Key,
+        before: Option<Arc<Record>>,
+        after: Option<Arc<Record>>,
+    },
+    Reference {
+        target: Key,
+        holder: Holder,
+        present: bool,
+    },
+    /// The usage of the organizations named follows from the difference.
+    Charge {
+        holder: Key,
+        before: Option<Charge>,
+        after: Option<Charge>,
+    },
+    Limit {
+        organization: OrganizationId,
+        kind: QuotaKind,
+        before: Option<u64>,
+        after: Option<u64>,
+    },
+    Claim {
+        pool: String,
+        number: u16,
+        holder: Key,
+        taken: bool,
+    },
+    History {
+        key: Key,
+        appended: Vec<Transition>,
+    },
+}
+
+/// What the change log will say.
+#[derive(Clone, Debug)]
+pub(super) enum Event {
+    Put(Arc<Record>),
+    Referenced(Key),
+    Removed(Key),
+}
+
+impl Event {
+    pub(super) fn key(&self) -> Key {
+        match self {
+            Self::Put(record) => record.key,
+            Self::Referenced(key) | Self::Removed(key) => *key,
+        }
+    }
+}
+
+/// What a batch will do. Nothing has been done yet.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Plan {
+    pub changes: Vec<RowChange>,
+    pub events: Vec<Event>,
+    pub claimed: Vec<u16>,
+    pub records: Vec<Arc<Record>>,
+}
+
+impl Plan {
+    fn put(&mut self, record: &Arc<Record>) {
+        self.events.push(Event::Put(record.clone()));
+        self.records.push(record.clone());
+    }
+
+    /// Takes up a later step of the same batch.
+    pub(super) fn absorb(&mut self, later: Self) {
+        self.changes.extend(later.changes);
+        self.events.extend(later.events);
+        self.claimed.extend(later.claimed);
+        self.records.extend(later.records);
+    }
+}
+
+/// Judges a whole batch.
+pub(super) fn plan(rows: &mut dyn Rows, batch: &Batch) -> Result<Plan, StoreError> {
+    check(rows, &batch.preconditions)?;
+    let mut overlay = Overlay::over(rows);
+    let mut plan = Plan::default();
+    for write in &batch.writes {
+        let step = write::plan(&mut overlay, write)?;
+        for change in &step.changes {
+            overlay.note(change)?;
+        }
+        plan.absorb(step);
+    }
+    Ok(plan)
+}
+
+/// Judges one write on its own: a step of a saga.
+pub(super) fn plan_step(rows: &mut dyn Rows, write: &Write) -> Result<Plan, StoreError> {
+    write::plan(rows, write)
+}
+
+/// Do the preconditions hold?
+pub(super) fn check(rows: &mut dyn Rows, preconditions: &[Precondition]) -> Result<(), StoreError> {
+    for precondition in preconditions {
+        match *precondition {
+            Precondition::Live(key) => match rows.record(key)? {
+                None => return Err(Refusal::Missing(key).into()),
+                Some(record) if record.metadata.is_deleting() => return Err(Refusal::Deleting(key).into()),
+                Some(_) => {}
+            },
+            Precondition::Unreferenced(target) => {
+                let mut holders = rows.references(target)?;
+                if !holders.is_empty() {
+                    let children = rows.children(target)?;
+                    holders.retain(|holder| !matches!(holder, Holder::Resource(key) if children.contains(key)));
+                }
+                if !holders.is_empty() {
+                    return Err(Refusal::InUse { target, holders: holders.into_iter().collect() }.into());
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A short and stable name for a batch, for crash points and metrics: made of kinds of writes only, so that there
+/// are few of them. Neighbours that are alike count once.
+pub(super) fn label(batch: &Batch) -> String {
+    let mut words = batch.writes.iter().map(write_label).collect::<Vec<_>>();
+    words.dedup();
+    words.join("+")
+}
+
+pub(super) fn write_label(write: &Write) -> String {
+    match write {
+        Write::Insert(record) => format!("insert {}", record.key.kind),
+        Write::Intent { key, .. } => format!("intent {}", key.kind),
+        Write::MarkDeleted { key, .. } => format!("mark {}", key.kind),
+        Write::Status { key, .. } => format!("status {}", key.kind),
+        Write::Remove { key, .. } => format!("remove {}", key.kind),
+        Write::AddReference { target, .. } => format!("refer {}", target.kind),
+        Write::RemoveReference { target, .. } => format!("unrefer {}", target.kind),
+        Write::ReleaseReferences { .. } => "release references".to_owned(),
+        Write::Charge { .. } => "charge".to_owned(),
+        Write::Release { .. } => "release".to_owned(),
+        Write::Limit { .. } => "limit".to_owned(),
+        Write::Claim { .. } => "claim".to_owned(),
+        Write::ReleaseClaims { .. } => "release claims".to_owned(),
+    }
+}
