@@ -1,0 +1,146 @@
+//! Who may call one service now: the limiter, the breaker and the fair queue put together.
+//!
+//! Pure: it is told the time and what happened and says what follows, so every rule can be tried without a runtime.
+//! Every call goes through the line, an uncontended one too (it is first in it at once), so that there is one path
+//! and the rounds of the fair queue are right when contention begins.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::breaker::{Breaker, BreakerState, Evidence};
+use super::limiter::Limiter;
+use super::permit::{Report, Signal, Ticket};
+use super::queue::FairQueue;
+use super::settings::PoolSettings;
+use crate::model::ids::OrganizationId;
+
+pub struct Gate<W> {
+    limiter: Limiter,
+    breaker: Breaker,
+    queue: FairQueue<W>,
+    in_flight: BTreeSet<Ticket>,
+    queue_wait_max: Duration,
+}
+
+/// Why a call may not even wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    LineFull {
+        paused: Option<Duration>,
+    },
+    /// The cloud's own pause is longer than anybody may wait, so waiting could not succeed.
+    Paused(Duration),
+    BreakerOpen(Duration),
+}
+
+/// What there is to know of a service from outside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ServiceStatus {
+    pub limit: u32,
+    pub in_flight: usize,
+    pub queued: usize,
+    pub breaker: BreakerState,
+    /// The cloud asked for a pause that lasts until then.
+    pub paused_until: Option<Instant>,
+}
+
+impl<W> Gate<W> {
+    /// `inherited` are calls that an earlier life of the pool let through and that are still under way: they count
+    /// against the limit until they end.
+    pub fn new(settings: &PoolSettings, inherited: BTreeSet<Ticket>) -> Self {
+        Self {
+            limiter: Limiter::new(settings.concurrency),
+            breaker: Breaker::new(
+                settings.breaker_failures_max,
+                settings.breaker_backoff_first,
+                settings.breaker_backoff_max,
+            ),
+            queue: FairQueue::new(settings.queued_per_tenant_max, settings.queued_total_max),
+            in_flight: inherited,
+            queue_wait_max: settings.queue_wait_max,
+        }
+    }
+
+    /// Stands in line, or is refused at once and gets the waiter back.
+    pub fn ask(&mut self, now: Instant, tenant: OrganizationId, ticket: Ticket, waiter: W) -> Result<(), (W, Refusal)> {
+        let paused = self.limiter.paused_until(now).map(|until| until - now);
+        if let Some(pause) = paused.filter(|pause| *pause > self.queue_wait_max) {
+            return Err((waiter, Refusal::Paused(pause)));
+        }
+        if let Err(wait) = self.breaker.admit(now, ticket) {
+            return Err((waiter, Refusal::BreakerOpen(wait)));
+        }
+        self.queue.push(tenant, ticket, waiter).map_err(|waiter| {
+            self.breaker.heard(now, ticket, Evidence::Nothing, |wait| wait);
+            (waiter, Refusal::LineFull { paused })
+        })
+    }
+
+    /// Leaves the line. A call that has its permit already is not in it, and nothing happens.
+    pub fn withdraw(&mut self, now: Instant, tenant: OrganizationId, ticket: Ticket) {
+        if self.queue.remove(tenant, ticket).is_some() {
+            self.breaker.heard(now, ticket, Evidence::Nothing, |wait| wait);
+        }
+    }
+
+    /// The next call to begin, if one may.
+    pub fn grant(&mut self, now: Instant) -> Option<(Ticket, W)> {
+        let limit = usize::try_from(self.limiter.limit()).unwrap_or(usize::MAX);
+        if self.in_flight.len() >= limit || self.limiter.paused_until(now).is_some() {
+            return None;
+        }
+        let (ticket, waiter) = self.queue.pop()?;
+        self.in_flight.insert(ticket);
+        Some((ticket, waiter))
+    }
+
+    /// A permit came back. Returns those who need not wait any longer because the breaker opened: their calls would
+    /// meet the same silence. A ticket of which nothing is known (of a life before, told twice) changes nothing.
+    pub fn finish(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        report: Option<Report>,
+        jitter: impl FnOnce(Duration) -> Duration,
+    ) -> Vec<W> {
+        let limit = usize::try_from(self.limiter.limit()).unwrap_or(usize::MAX);
+        let saturated = self.in_flight.len() >= limit;
+        if !self.in_flight.remove(&ticket) {
+            return Vec::new();
+        }
+        let evidence = match report {
+            Some(Report { signal: Signal::Answered, issued_at, operation }) => {
+                self.limiter.answered(now, issued_at, operation, saturated);
+                Evidence::Answered
+            }
+            Some(Report { signal: Signal::Throttled { retry_after }, issued_at, .. }) => {
+                self.limiter.throttled(now, issued_at, retry_after);
+                Evidence::Answered
+            }
+            Some(Report { signal: Signal::NoAnswer, .. }) => Evidence::NoAnswer,
+            Some(Report { signal: Signal::Nothing, .. }) | None => Evidence::Nothing,
+        };
+        if self.breaker.heard(now, ticket, evidence, jitter) {
+            self.queue.drain().into_iter().map(|(_, waiter)| waiter).collect()
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// When to look again although nothing happens: somebody waits and only the pause holds him back.
+    pub fn wake_at(&self, now: Instant) -> Option<Instant> {
+        self.limiter.paused_until(now).filter(|_| !self.queue.is_empty())
+    }
+
+    pub fn status(&self, now: Instant) -> ServiceStatus {
+        ServiceStatus {
+            limit: self.limiter.limit(),
+            in_flight: self.in_flight.len(),
+            queued: self.queue.len(),
+            breaker: self.breaker.state(),
+            paused_until: self.limiter.paused_until(now),
+        }
+    }
+}
