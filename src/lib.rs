@@ -4,7 +4,9 @@
 //! `api → supervision → actors → {graph, providers, identity} → store → model`.
 
 pub mod actors;
+pub mod api;
 pub mod graph;
+pub mod identity;
 pub mod model;
 pub mod providers;
 pub mod sabotage;

@@ -78,6 +78,31 @@ pub struct Metadata {
 }
 
 impl Metadata {
+    /// Of something new: `creator` made it, for the organization and project that it lies in.
+    #[must_use]
+    pub fn new(incarnation: Incarnation, name: &str, placement: Placement, creator: &str, created: Timestamp) -> Self {
+        let (organization, project) = (placement.organization, placement.project);
+        Self {
+            incarnation,
+            name: name.to_owned(),
+            description: None,
+            tags: None,
+            placement,
+            principal: Principal { organization, project, actor: creator.to_owned() },
+            creator: creator.to_owned(),
+            modifier: None,
+            created,
+            modified: None,
+            generation: 1,
+            deletion: None,
+            owner: None,
+            charged: false,
+            paused: false,
+            resets: 0,
+            writer_version: super::WRITER_VERSION,
+        }
+    }
+
     #[must_use]
     pub const fn is_deleting(&self) -> bool {
         self.deletion.is_some()

@@ -1,0 +1,70 @@
+//! What a caller gets to see of a stored resource: it, or the answer that it does not exist.
+
+use std::sync::Arc;
+
+use super::Api;
+use super::error::ApiError;
+use crate::identity::Caller;
+use crate::identity::acl::{Endpoint, Operation, Scope};
+use crate::model::ids::{Key, Kind, OrganizationId, ProjectId, RegionId};
+use crate::model::metadata::Placement;
+use crate::model::record::{Record, Resource};
+use crate::model::region::{Region, RegionSpec};
+
+/// The narrowest scope that holds the resource.
+#[must_use]
+pub const fn scope_of(placement: &Placement) -> Scope {
+    match (placement.organization, placement.project) {
+        (Some(organization), Some(project)) => Scope::Project(organization, project),
+        (Some(organization), None) => Scope::Organization(organization),
+        (None, _) => Scope::Global,
+    }
+}
+
+/// The resource, if it is there and the caller may read it. Foreign and unknown are the same answer.
+pub async fn readable(api: &Api, caller: &Caller, endpoint: Endpoint, key: Key) -> Result<Arc<Record>, ApiError> {
+    let record = api.store.get(key).await?.ok_or_else(ApiError::not_found)?;
+    if caller.allows(endpoint, Operation::Read, scope_of(&record.metadata.placement)) {
+        Ok(record)
+    } else {
+        Err(ApiError::not_found())
+    }
+}
+
+/// Refuses, by name, what the caller may not do to something that it may read.
+pub fn permitted(caller: &Caller, endpoint: Endpoint, operation: Operation, scope: Scope) -> Result<(), ApiError> {
+    if caller.allows(endpoint, operation, scope) { Ok(()) } else { Err(ApiError::not_permitted(endpoint, operation)) }
+}
+
+/// The project must be there, in the organization that was named with it.
+pub async fn existing_project(api: &Api, organization: OrganizationId, project: ProjectId) -> Result<(), ApiError> {
+    let record = api.store.get(project.key()).await?.ok_or_else(ApiError::not_found)?;
+    if record.metadata.placement.organization == Some(organization) { Ok(()) } else { Err(ApiError::not_found()) }
+}
+
+/// The region, if it exists for this organization, or for an operator who sees every region.
+pub async fn visible_region(
+    api: &Api,
+    caller: &Caller,
+    organization: OrganizationId,
+    region: RegionId,
+) -> Result<Resource<Region>, ApiError> {
+    let record = api.store.get(region.key()).await?.ok_or_else(ApiError::not_found)?;
+    let resource = record.open::<Region>()?;
+    if sees(caller, organization, &resource.spec) { Ok(resource) } else { Err(ApiError::not_found()) }
+}
+
+fn sees(caller: &Caller, organization: OrganizationId, region: &RegionSpec) -> bool {
+    region.is_visible_to(organization) || caller.allows(Endpoint::Regions, Operation::Read, Scope::Global)
+}
+
+/// The name by which permission on a kind is granted; `None` for kinds that have no surface of their own.
+#[must_use]
+pub const fn endpoint_of(kind: Kind) -> Option<Endpoint> {
+    match kind {
+        Kind::Region => Some(Endpoint::Regions),
+        Kind::Network => Some(Endpoint::NetworksV2),
+        Kind::Identity => Some(Endpoint::Identities),
+        Kind::Organization | Kind::Project | Kind::Token | Kind::Operation => None,
+    }
+}

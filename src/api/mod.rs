@@ -1,0 +1,109 @@
+//! How it is asked: the REST surface.
+//!
+//! Handlers read the store and commit intent to it; none of them speaks to an actor. An accepted write is durable
+//! before its answer is sent, and the store's watch wakes whoever has to act on it. Each handler takes its caller as
+//! an argument and asks it for permission; nothing is permitted by having got this far.
+
+pub mod access;
+pub mod audit;
+pub mod context;
+pub mod cors;
+pub mod error;
+pub mod extract;
+pub mod list;
+pub mod middleware;
+pub mod openapi;
+pub mod system;
+pub mod v1;
+pub mod v2;
+pub mod wire;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use axum::Router;
+use axum::middleware::{from_fn, from_fn_with_state};
+use tokio::sync::Semaphore;
+use tower_http::catch_panic::CatchPanicLayer;
+use utoipa_axum::router::OpenApiRouter;
+
+use crate::identity::IdentityService;
+use crate::model::ambient::Ambient;
+use crate::model::ids::RegionId;
+use crate::providers::ProviderError;
+use crate::providers::types::ExternalNetwork;
+use crate::store::Store;
+use cors::CorsPolicy;
+use error::ApiError;
+
+/// Where the networks that lead outside are read from: the one question of this surface that a cloud answers.
+#[async_trait]
+pub trait ExternalNetworks: Send + Sync {
+    async fn external_networks(&self, region: RegionId) -> Result<Vec<ExternalNetwork>, ProviderError>;
+}
+
+/// What an operator may set about the surface.
+#[derive(Clone, Debug)]
+pub struct ApiSettings {
+    pub cors: CorsPolicy,
+    /// How long a client may keep what a cloud rarely changes.
+    pub cache_max_age_s: u32,
+}
+
+/// A day, as the services that clients know today say.
+pub const CACHE_MAX_AGE_S_DEFAULT: u32 = 86_400;
+
+impl Default for ApiSettings {
+    fn default() -> Self {
+        Self { cors: CorsPolicy::default(), cache_max_age_s: CACHE_MAX_AGE_S_DEFAULT }
+    }
+}
+
+/// Everything a handler may use.
+pub struct Api {
+    pub store: Arc<dyn Store>,
+    pub identity: Arc<dyn IdentityService>,
+    pub external_networks: Arc<dyn ExternalNetworks>,
+    pub ambient: Ambient,
+    pub settings: ApiSettings,
+}
+
+pub type Shared = Arc<Api>;
+
+/// The public listener: region's paths at the root and under `/region`, and what belongs to no service.
+pub fn router(api: &Shared) -> Router {
+    let (region, document) = region_service().split_for_parts();
+    let routes = Router::new()
+        .merge(region.clone())
+        .nest("/region", region)
+        .merge(system::unauthenticated())
+        .merge(openapi::serve(document));
+    finished(routes, api)
+}
+
+/// The paths of the region service, with their description.
+pub(crate) fn region_service() -> OpenApiRouter<Shared> {
+    openapi::described().merge(v2::networks::routes()).merge(v1::routes()).merge(system::routes())
+}
+
+/// Puts around a set of routes what every request passes.
+pub(crate) fn finished(routes: Router<Shared>, api: &Shared) -> Router {
+    let places = Arc::new(Semaphore::new(middleware::IN_FLIGHT_MAX));
+    routes
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn(middleware::deadline))
+        .layer(CatchPanicLayer::custom(middleware::panicked))
+        .layer(from_fn_with_state(places, middleware::admit))
+        .layer(from_fn_with_state(Arc::clone(api), cors::cors))
+        .layer(from_fn_with_state(Arc::clone(api), middleware::observe))
+        .with_state(Arc::clone(api))
+}
+
+async fn unknown_path() -> ApiError {
+    ApiError::not_found()
+}
+
+async fn wrong_method() -> ApiError {
+    ApiError::of_status(axum::http::StatusCode::METHOD_NOT_ALLOWED)
+}

@@ -1,0 +1,73 @@
+//! The description of the surface, made from the code that serves it.
+
+use axum::routing::get;
+use axum::{Json, Router};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::{IntoResponses, Modify, OpenApi};
+use utoipa_axum::router::OpenApiRouter;
+
+use super::Shared;
+use super::error::ErrorBody;
+
+pub const PATH: &str = "/openapi.json";
+
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Regent", description = "Governs cloud regions."),
+    modifiers(&Bearer),
+    components(schemas(ErrorBody))
+)]
+struct Description;
+
+struct Bearer;
+
+impl Modify for Bearer {
+    fn modify(&self, document: &mut utoipa::openapi::OpenApi) {
+        let scheme = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+        document.components.get_or_insert_default().add_security_scheme("bearer", scheme);
+    }
+}
+
+/// An empty router that carries the head of the document.
+pub fn described() -> OpenApiRouter<Shared> {
+    OpenApiRouter::with_openapi(Description::openapi())
+}
+
+/// Serves the finished document.
+pub fn serve(document: utoipa::openapi::OpenApi) -> Router<Shared> {
+    Router::new().route(PATH, get(move || std::future::ready(Json(document.clone()))))
+}
+
+/// What any authenticated operation may answer besides its own codes.
+#[derive(IntoResponses)]
+pub enum CommonErrors {
+    /// A malformed request.
+    #[response(status = 400)]
+    BadRequest(ErrorBody),
+    /// No valid token.
+    #[response(status = 401)]
+    Unauthorized(ErrorBody),
+    /// Not permitted.
+    #[response(status = 403)]
+    Forbidden(ErrorBody),
+    /// A failure inside.
+    #[response(status = 500)]
+    Internal(ErrorBody),
+    /// Overload, or the store is away.
+    #[response(status = 503)]
+    Unavailable(ErrorBody),
+}
+
+/// What any operation with a body may answer besides.
+#[derive(IntoResponses)]
+pub enum BodyErrors {
+    /// The body is too large.
+    #[response(status = 413)]
+    TooLarge(ErrorBody),
+    /// The body is not JSON.
+    #[response(status = 415)]
+    UnsupportedMediaType(ErrorBody),
+    /// The request contradicts itself.
+    #[response(status = 422)]
+    Unprocessable(ErrorBody),
+}

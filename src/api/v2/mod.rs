@@ -1,0 +1,3 @@
+//! The current version of the region service.
+
+pub mod networks;

@@ -1,0 +1,213 @@
+//! What accepting a request about a network means for the store. Pure: times and ids are handed in.
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::wire::{AcceptedCreate, AcceptedUpdate};
+use crate::model::WRITER_VERSION;
+use crate::model::ambient::Ambient;
+use crate::model::edge::Holder;
+use crate::model::identity::{HIDDEN_NAME, Identity, IdentitySpec};
+use crate::model::ids::{IdentityId, Incarnation, Key, NetworkId};
+use crate::model::metadata::{Metadata, Placement, Principal};
+use crate::model::network::{Network, NetworkSpec};
+use crate::model::organization::{Amounts, QuotaKind};
+use crate::model::record::{Document, Record, Resource};
+use crate::store::{Batch, Precondition, Write};
+
+/// The ids that a creation will use.
+#[derive(Clone, Copy, Debug)]
+pub struct NewIds {
+    pub network: NetworkId,
+    pub network_incarnation: Incarnation,
+    pub identity: IdentityId,
+    pub identity_incarnation: Incarnation,
+}
+
+impl NewIds {
+    #[must_use]
+    pub fn draw(ambient: &Ambient) -> Self {
+        Self {
+            network: NetworkId(ambient.uuid()),
+            network_incarnation: Incarnation(ambient.uuid()),
+            identity: IdentityId(ambient.uuid()),
+            identity_incarnation: Incarnation(ambient.uuid()),
+        }
+    }
+}
+
+/// Everything that a new network brings into the world, in an order that a saga can follow: the principal first,
+/// then what it owns, then what protects the project, then what it costs.
+#[must_use]
+pub fn creation(accepted: &AcceptedCreate, subject: &str, ids: NewIds, now: Timestamp) -> Batch {
+    let placement = Placement {
+        organization: Some(accepted.organization),
+        project: Some(accepted.project),
+        region: Some(accepted.region),
+        identity: None,
+        network: None,
+    };
+    let principal =
+        Principal { organization: placement.organization, project: placement.project, actor: subject.to_owned() };
+    let hidden = Metadata {
+        incarnation: ids.identity_incarnation,
+        name: HIDDEN_NAME.to_owned(),
+        description: None,
+        tags: None,
+        placement,
+        principal,
+        creator: subject.to_owned(),
+        modifier: None,
+        created: now,
+        modified: None,
+        generation: 1,
+        deletion: None,
+        owner: None,
+        charged: false,
+        paused: false,
+        resets: 0,
+        writer_version: WRITER_VERSION,
+    };
+    let network = Metadata {
+        incarnation: ids.network_incarnation,
+        name: accepted.metadata.name.clone(),
+        description: accepted.metadata.description.clone(),
+        tags: accepted.metadata.tags.clone(),
+        placement: Placement { identity: Some(ids.identity), ..placement },
+        owner: Some(ids.identity.key()),
+        charged: true,
+        ..hidden.clone()
+    };
+    let charge = Write::Charge {
+        organization: accepted.organization,
+        project: Some(accepted.project),
+        holder: ids.network.key(),
+        incarnation: ids.network_incarnation,
+        amounts: Amounts::from([(QuotaKind::Networks, 1)]),
+    };
+    let project = accepted.project.key();
+    Batch::of(vec![
+        insert::<Identity>(ids.identity.0, hidden, &IdentitySpec { hidden: true }),
+        insert::<Network>(ids.network.0, network, &accepted.spec),
+        Write::AddReference { target: project, holder: Holder::Resource(ids.identity.key()) },
+        charge,
+    ])
+    .provided(Precondition::Live(project))
+    .provided(Precondition::Live(accepted.region.key()))
+}
+
+fn insert<K: crate::model::record::ResourceKind>(id: Uuid, metadata: Metadata, spec: &K::Spec) -> Write {
+    Write::Insert(Box::new(Record::new::<K>(id, metadata, spec)))
+}
+
+/// A full replacement of what may change. What was fixed at creation is carried over, the creator included (B10).
+/// The generation counts changes of what has to be realised; a new name or tag is realised by being stored.
+#[must_use]
+pub fn update(stored: &Resource<Network>, accepted: &AcceptedUpdate, subject: &str, now: Timestamp) -> Batch {
+    let spec = NetworkSpec {
+        dns_nameservers: accepted.dns_nameservers.clone(),
+        routes: accepted.routes.clone(),
+        ..stored.spec.clone()
+    };
+    let old = &stored.metadata;
+    let metadata = Metadata {
+        name: accepted.metadata.name.clone(),
+        description: accepted.metadata.description.clone(),
+        tags: accepted.metadata.tags.clone(),
+        modifier: Some(subject.to_owned()),
+        modified: Some(now),
+        generation: old.generation + u64::from(spec != stored.spec),
+        writer_version: WRITER_VERSION,
+        ..old.clone()
+    };
+    Batch::of(vec![Write::Intent {
+        key: stored.key,
+        expected: stored.revision,
+        metadata: Box::new(metadata),
+        spec: Document::of(&spec),
+    }])
+    .provided(Precondition::Live(stored.key))
+}
+
+#[must_use]
+pub fn deletion(network: Key, now: Timestamp) -> Batch {
+    Batch::of(vec![Write::MarkDeleted { key: network, at: now }]).provided(Precondition::Unreferenced(network))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api::wire::AcceptedMetadata;
+    use crate::model::ids::{OrganizationId, ProjectId, RegionId};
+    use crate::model::network::Prefix;
+
+    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+
+    fn metadata(name: &str) -> AcceptedMetadata {
+        AcceptedMetadata { name: name.to_owned(), description: None, tags: None }
+    }
+
+    fn accepted() -> AcceptedCreate {
+        let prefix = Prefix::parse("10.0.0.0/22").expect("a prefix");
+        AcceptedCreate {
+            metadata: metadata("net"),
+            organization: OrganizationId(Uuid::from_u128(1)),
+            project: ProjectId(Uuid::from_u128(2)),
+            region: RegionId(Uuid::from_u128(3)),
+            spec: NetworkSpec { prefix, reservations: None, dns_nameservers: vec![], routes: None },
+        }
+    }
+
+    fn ids() -> NewIds {
+        NewIds {
+            network: NetworkId(Uuid::from_u128(4)),
+            network_incarnation: Incarnation(Uuid::from_u128(5)),
+            identity: IdentityId(Uuid::from_u128(6)),
+            identity_incarnation: Incarnation(Uuid::from_u128(7)),
+        }
+    }
+
+    fn created() -> Record {
+        let batch = creation(&accepted(), "alice", ids(), NOW);
+        match batch.writes.into_iter().nth(1) {
+            Some(Write::Insert(record)) => *record,
+            other => panic!("the second write makes the network, not {other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_network_belongs_to_its_hidden_principal_and_is_charged_to_its_organization() {
+        let record = created();
+        assert_eq!(record.metadata.owner, Some(ids().identity.key()));
+        assert_eq!(record.metadata.placement.identity, Some(ids().identity));
+        assert!(record.metadata.charged);
+        let batch = creation(&accepted(), "alice", ids(), NOW);
+        let charged = batch.writes.iter().any(|write| {
+            matches!(write, Write::Charge { holder, incarnation, .. }
+                if *holder == record.key && *incarnation == record.metadata.incarnation)
+        });
+        assert!(charged, "{batch:?}");
+    }
+
+    #[test]
+    fn b10_an_update_keeps_the_creator_and_names_the_modifier() {
+        let stored = created().open::<Network>().expect("opens");
+        let change = AcceptedUpdate { metadata: metadata("new"), dns_nameservers: vec![], routes: None };
+        let batch = update(&stored, &change, "bob", NOW);
+        let [Write::Intent { metadata, .. }] = batch.writes.as_slice() else { panic!("{batch:?}") };
+        assert_eq!((metadata.creator.as_str(), metadata.modifier.as_deref()), ("alice", Some("bob")));
+        assert_eq!(metadata.modified, Some(NOW));
+        assert_eq!(metadata.generation, 1, "a new name has nothing to realise");
+    }
+
+    #[test]
+    fn a_changed_specification_is_a_new_generation_and_keeps_the_prefix() {
+        let stored = created().open::<Network>().expect("opens");
+        let dns_nameservers = vec!["1.1.1.1".parse().expect("an address")];
+        let change = AcceptedUpdate { metadata: metadata("net"), dns_nameservers, routes: None };
+        let batch = update(&stored, &change, "bob", NOW);
+        let [Write::Intent { metadata, spec, .. }] = batch.writes.as_slice() else { panic!("{batch:?}") };
+        assert_eq!(metadata.generation, 2);
+        assert_eq!(spec.read::<NetworkSpec>().expect("reads").prefix, stored.spec.prefix);
+    }
+}
