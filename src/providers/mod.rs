@@ -62,6 +62,8 @@ pub struct NetworkRequest {
     pub organization: OrganizationId,
     pub project: ProjectId,
     pub spec: NetworkSpec,
+    /// What is on record of it: what a list that lags behind does not show is asked for by its id.
+    pub detail: NetworkDetail,
 }
 
 /// The order in which reads of a region were begun. A fact read earlier never replaces one read later.

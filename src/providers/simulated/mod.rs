@@ -1,1 +1,21 @@
-//! simulated
+//! A cloud that exists only in a process, believable enough to try everything on.
+//!
+//! One engine with two faces:
+//!
+//! ```text
+//!   SimulatedProvider ──▶ CloudApi ─┬─ InProcess ───────────────▶ SimulatedCloud   (default; simulation)
+//!                                   └─ Remote ──HTTP──▶ server ──▶ SimulatedCloud   (own process, own file)
+//! ```
+//!
+//! The engine is pure and replays from a seed; it keeps its own books, which the provider cannot see, so that what
+//! the control plane believes can be compared with what is. The provider treats it as it would a real cloud: names
+//! are not unique, answers get lost, lists lag behind.
+
+pub mod api;
+pub mod call;
+pub mod engine;
+pub mod in_process;
+pub mod journal;
+pub mod objects;
+// pub mod provider;
+mod sabotage;

@@ -1,0 +1,320 @@
+//! The language that is spoken with the simulated cloud: calls, answers, errors.
+//!
+//! Reads are uniform over all kinds (`Find`, `Get`, `List`) and writes are few, as in a real cloud's API. As there,
+//! a find or a list may be answered from a replica that lags behind; a `Get` by id never is. Every call has one word
+//! (`create-network`), by which faults, the log and crash points know it.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::objects::{CloudObject, ExternalNetworkEntry, NewObject, ObjectId, ObjectKind, SubnetOptions};
+use crate::model::ids::OrganizationId;
+
+/// How long a caller waits for an answer. Longer than any answer that is merely slow (faults delay by seconds);
+/// short enough that a hung call does not hold up a shard's hand-over, which must outlive it.
+pub const CALL_DEADLINE: Duration = Duration::from_secs(30);
+
+/// How many rows one page of a list holds, and how many objects a find returns at most: what real clouds allow.
+pub const PAGE_MAX: usize = 1000;
+
+/// Who calls. Of two callers with one name, the one with the newer epoch has taken over from the other.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Caller {
+    pub name: String,
+    pub epoch: u64,
+}
+
+/// A call, with who makes it and for whom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallRequest {
+    pub caller: Caller,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<OrganizationId>,
+    pub call: Call,
+}
+
+/// What to look for: everything given must be equal. At least one must be given.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Criteria {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// The id in the object's marks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub marked: Option<Uuid>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ObjectId>,
+}
+
+impl Criteria {
+    #[must_use]
+    pub fn marked(id: Uuid) -> Self {
+        Self { marked: Some(id), ..Self::default() }
+    }
+
+    #[must_use]
+    pub fn inside(parent: ObjectId) -> Self {
+        Self { parent: Some(parent), ..Self::default() }
+    }
+
+    #[must_use]
+    pub fn matches(&self, object: &CloudObject) -> bool {
+        self.name.as_ref().is_none_or(|name| object.name == *name)
+            && self.marked.is_none_or(|id| object.marks.is_some_and(|marks| marks.id == id))
+            && self.parent.as_ref().is_none_or(|parent| object.body.parent().is_some_and(|(_, own)| own == parent))
+    }
+}
+
+/// A change of an existing object.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "part", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum Change {
+    Tags {
+        tags: BTreeMap<String, String>,
+    },
+    /// Replaces all options of a subnet: what is left out is cleared.
+    Subnet {
+        #[serde(flatten)]
+        options: SubnetOptions,
+    },
+    /// Connects a router to an external network.
+    Gateway {
+        external_network: ObjectId,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "verb", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum Call {
+    Find {
+        kind: ObjectKind,
+        criteria: Criteria,
+    },
+    Get {
+        kind: ObjectKind,
+        id: ObjectId,
+    },
+    /// A page of everything of a kind, in the order of ids. Networks come with their subnets and routers.
+    List {
+        kind: ObjectKind,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<ObjectId>,
+    },
+    ListExternalNetworks,
+    Create {
+        object: NewObject,
+    },
+    Update {
+        kind: ObjectKind,
+        id: ObjectId,
+        change: Change,
+    },
+    Delete {
+        kind: ObjectKind,
+        id: ObjectId,
+    },
+    AttachInterface {
+        router: ObjectId,
+        subnet: ObjectId,
+    },
+    DetachInterface {
+        router: ObjectId,
+        subnet: ObjectId,
+    },
+}
+
+/// The words of one kind's operations.
+struct Words {
+    find: &'static str,
+    get: &'static str,
+    list: &'static str,
+    create: &'static str,
+    update: &'static str,
+    delete: &'static str,
+}
+
+macro_rules! words {
+    ($one:literal, $many:literal) => {
+        &Words {
+            find: concat!("find-", $many),
+            get: concat!("get-", $one),
+            list: concat!("list-", $many),
+            create: concat!("create-", $one),
+            update: concat!("update-", $one),
+            delete: concat!("delete-", $one),
+        }
+    };
+}
+
+const fn words(kind: ObjectKind) -> &'static Words {
+    match kind {
+        ObjectKind::Project => words!("project", "projects"),
+        ObjectKind::User => words!("user", "users"),
+        ObjectKind::Credential => words!("credential", "credentials"),
+        ObjectKind::Network => words!("network", "networks"),
+        ObjectKind::Subnet => words!("subnet", "subnets"),
+        ObjectKind::Router => words!("router", "routers"),
+    }
+}
+
+impl Call {
+    /// The word that the log, the faults and the crash points know the call by.
+    #[must_use]
+    pub const fn operation(&self) -> &'static str {
+        match self {
+            Self::Find { kind, .. } => words(*kind).find,
+            Self::Get { kind, .. } => words(*kind).get,
+            Self::List { kind, .. } => words(*kind).list,
+            Self::ListExternalNetworks => "list-external-networks",
+            Self::Create { object } => words(object.body.kind()).create,
+            Self::Update { kind, .. } => words(*kind).update,
+            Self::Delete { kind, .. } => words(*kind).delete,
+            Self::AttachInterface { .. } => "attach-interface",
+            Self::DetachInterface { .. } => "detach-interface",
+        }
+    }
+
+    #[must_use]
+    pub const fn is_mutating(&self) -> bool {
+        match self {
+            Self::Find { .. } | Self::Get { .. } | Self::List { .. } | Self::ListExternalNetworks => false,
+            Self::Create { .. }
+            | Self::Update { .. }
+            | Self::Delete { .. }
+            | Self::AttachInterface { .. }
+            | Self::DetachInterface { .. } => true,
+        }
+    }
+
+    /// What the call is about: the cloud's id where there is one, else our id. Two reads of one operation with the
+    /// same subject are the same read.
+    #[must_use]
+    pub fn subject(&self) -> String {
+        match self {
+            Self::Find { criteria, .. } => criteria.subject(),
+            Self::Get { id, .. } | Self::Update { id, .. } | Self::Delete { id, .. } => id.0.clone(),
+            Self::List { after, .. } => after.as_ref().map(|id| id.0.clone()).unwrap_or_default(),
+            Self::ListExternalNetworks => String::new(),
+            Self::Create { object } => object.marks.map_or_else(|| object.name.clone(), |marks| marks.id.to_string()),
+            Self::AttachInterface { router, .. } | Self::DetachInterface { router, .. } => router.0.clone(),
+        }
+    }
+}
+
+impl Criteria {
+    fn subject(&self) -> String {
+        let marked = self.marked.map(|id| id.to_string());
+        let parent = self.parent.as_ref().map(|id| id.0.clone());
+        let given: Vec<String> = [marked, parent, self.name.clone()].into_iter().flatten().collect();
+        given.join("/")
+    }
+}
+
+/// A line of a list.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Row {
+    pub object: CloudObject,
+    /// A network's subnets and routers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub related: Vec<CloudObject>,
+}
+
+/// What the cloud says when all is well.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "answer", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum Answer {
+    Object {
+        object: Box<CloudObject>,
+    },
+    Objects {
+        objects: Vec<CloudObject>,
+    },
+    Page {
+        rows: Vec<Row>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        next: Option<ObjectId>,
+    },
+    ExternalNetworks {
+        networks: Vec<ExternalNetworkEntry>,
+    },
+    /// A new credential and its secret, which is never shown again.
+    Issued {
+        credential: Box<CloudObject>,
+        secret: Secret,
+    },
+    /// Accepted; a deletion may still be under way.
+    Done,
+}
+
+/// A secret on its way to whom it was issued: serialised, but never printed.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Secret(pub String);
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("Secret(redacted)")
+    }
+}
+
+/// What the cloud says when not.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(tag = "kind", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum CloudError {
+    #[error("not found")]
+    NotFound,
+    #[error("conflict: {reason}")]
+    Conflict { reason: String },
+    #[error("throttled")]
+    Throttled {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        retry_after_ms: Option<u64>,
+    },
+    #[error("quota exceeded")]
+    Quota,
+    #[error("unauthorized")]
+    Unauthorized,
+    /// Down, or the connection broke. A mutating call may or may not have happened.
+    #[error("unavailable")]
+    Unavailable,
+    /// No answer in time. A mutating call may or may not have happened.
+    #[error("timed out")]
+    TimedOut,
+    #[error("rejected: {reason}")]
+    Rejected { reason: String },
+    /// A newer epoch of the same caller has been seen.
+    #[error("fenced: epoch {newest_epoch} has taken over")]
+    Fenced { newest_epoch: u64 },
+}
+
+impl CloudError {
+    pub(crate) fn conflict(reason: impl Into<String>) -> Self {
+        Self::Conflict { reason: reason.into() }
+    }
+
+    pub(crate) fn rejected(reason: impl Into<String>) -> Self {
+        Self::Rejected { reason: reason.into() }
+    }
+
+    /// The word for the log.
+    #[must_use]
+    pub const fn word(&self) -> &'static str {
+        match self {
+            Self::NotFound => "not-found",
+            Self::Conflict { .. } => "conflict",
+            Self::Throttled { .. } => "throttled",
+            Self::Quota => "quota",
+            Self::Unauthorized => "unauthorized",
+            Self::Unavailable => "unavailable",
+            Self::TimedOut => "timed-out",
+            Self::Rejected { .. } => "rejected",
+            Self::Fenced { .. } => "fenced",
+        }
+    }
+}

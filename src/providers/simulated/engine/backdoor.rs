@@ -1,0 +1,105 @@
+//! Changes behind our back: what an operator, another tool or a fault of the cloud does to objects directly.
+//!
+//! They pass no rule, no fault and no log of calls, because nobody called.
+
+use std::net::Ipv4Addr;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use super::super::call::CloudError;
+use super::super::objects::{Body, CloudObject, ExternalNetworkEntry, NewObject, ObjectId, ObjectState, SubnetRoute};
+use super::rules::World;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "change", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum BackdoorChange {
+    /// Removes an object with everything inside it, whatever uses it.
+    Delete {
+        id: ObjectId,
+    },
+    /// Makes an object that nobody asked for.
+    Insert {
+        object: NewObject,
+    },
+    Rename {
+        id: ObjectId,
+        name: String,
+    },
+    SetState {
+        id: ObjectId,
+        state: ObjectState,
+    },
+    /// Replaces a subnet's name servers and routes.
+    SetSubnet {
+        id: ObjectId,
+        dns_nameservers: Vec<Ipv4Addr>,
+        routes: Vec<SubnetRoute>,
+    },
+    DropInterface {
+        router: ObjectId,
+        subnet: ObjectId,
+    },
+    DropGateway {
+        router: ObjectId,
+    },
+    SetExternalNetworks {
+        networks: Vec<ExternalNetworkEntry>,
+    },
+    /// Lets what is stuck go on: one object, or all.
+    Release {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<ObjectId>,
+    },
+}
+
+impl World {
+    /// Everything but `Release`, which concerns the engine's list of stuck objects.
+    pub fn change_directly(&mut self, now: Timestamp, change: &BackdoorChange) -> Result<(), CloudError> {
+        match change {
+            BackdoorChange::Delete { id } => {
+                let kind = self.by_id(id)?.kind();
+                self.remove_with_parts(now, kind, id);
+            }
+            BackdoorChange::Insert { object } => {
+                self.insert(now, object, ObjectState::Active)?;
+            }
+            BackdoorChange::Rename { id, name } => self.alter(now, id, |object| object.name.clone_from(name))?,
+            BackdoorChange::SetState { id, state } => self.alter(now, id, |object| object.state = *state)?,
+            BackdoorChange::SetSubnet { id, dns_nameservers, routes } => self.alter(now, id, |object| {
+                if let Body::Subnet { options, .. } = &mut object.body {
+                    options.dns_nameservers.clone_from(dns_nameservers);
+                    options.routes.clone_from(routes);
+                }
+            })?,
+            BackdoorChange::DropInterface { router, subnet } => {
+                self.by_id(router)?;
+                self.drop_interface(now, router, subnet);
+            }
+            BackdoorChange::DropGateway { router } => self.alter(now, router, |object| {
+                if let Body::Router { external_network, .. } = &mut object.body {
+                    *external_network = None;
+                }
+            })?,
+            BackdoorChange::SetExternalNetworks { networks } => self.external_networks.clone_from(networks),
+            BackdoorChange::Release { .. } => {}
+        }
+        Ok(())
+    }
+
+    pub fn by_id(&self, id: &ObjectId) -> Result<&CloudObject, CloudError> {
+        self.table.by_id(id).ok_or(CloudError::NotFound)
+    }
+
+    pub fn alter(
+        &mut self,
+        now: Timestamp,
+        id: &ObjectId,
+        change: impl FnOnce(&mut CloudObject),
+    ) -> Result<(), CloudError> {
+        let mut object = self.by_id(id)?.clone();
+        change(&mut object);
+        self.table.put(now, object);
+        Ok(())
+    }
+}
