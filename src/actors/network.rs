@@ -53,5 +53,6 @@ fn request(resource: &Resource<Network>) -> Result<NetworkRequest, CorruptRecord
         organization: place.organization,
         project: place.project,
         spec: resource.spec.clone(),
+        detail: resource.detail.clone(),
     })
 }

@@ -6,7 +6,6 @@
 use std::sync::Arc;
 
 use ractor::RpcReplyPort;
-use serde::{Deserialize, Serialize};
 
 use super::outcome::PassReport;
 use super::snapshot::Snapshot;
@@ -75,15 +74,4 @@ pub enum Sighting {
     Present(Fact),
     /// A complete list did not have it.
     Absent,
-}
-
-/// What an operator can ask of one actor.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum OperatorVerb {
-    Reconcile,
-    Pause,
-    Resume,
-    Restart,
-    Reset,
 }

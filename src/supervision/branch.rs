@@ -20,7 +20,7 @@ use crate::actors::resource::{self, Birth, FirstPass};
 use crate::actors::{Environment, kind, tasks};
 use crate::graph::Service;
 use crate::graph::message::Message;
-use crate::graph::snapshot::{Phase, Snapshot};
+use crate::graph::snapshot::{Event, Phase, Snapshot};
 use crate::model::ids::{Key, Kind};
 use crate::model::record::Record;
 
@@ -308,7 +308,7 @@ impl State {
                 metrics::counter!("regent_actor_failures_total", "kind" => key.kind.word()).increment(1);
                 tracing::error!(resource = %key, failures, failure, "an actor failed");
                 if failures >= FAILURES_MAX {
-                    self.quarantine(key);
+                    self.quarantine(key, failure);
                     return;
                 }
                 BACK_OFF_FIRST.saturating_mul(1 << (failures - 1).min(16)).min(BACK_OFF_LONGEST)
@@ -317,7 +317,7 @@ impl State {
         self.rebear(myself, key, wait);
     }
 
-    fn quarantine(&mut self, key: Key) {
+    fn quarantine(&mut self, key: Key, failure: &str) {
         metrics::counter!("regent_actor_quarantines_total", "kind" => key.kind.word()).increment(1);
         tracing::error!(resource = %key, "an actor is quarantined; restart it once the cause is gone");
         self.slots.entry(key).or_default().quarantined = true;
@@ -325,8 +325,9 @@ impl State {
         if let Some(pass) = node.take_pass() {
             pass.abort();
         }
-        let last = node.snapshot();
-        node.publish(Snapshot { phase: Phase::Quarantined, next_wake: None, ..Snapshot::clone(&last) });
+        let mut last = Snapshot::clone(&node.snapshot());
+        last.events.push(Event { at: self.environment.ambient.now(), text: failure.into() });
+        node.publish(Snapshot { phase: Phase::Quarantined, next_wake: None, ..last });
     }
 
     /// Beside the mailbox: ends the pass that the dead actor left, waits, reads the record, and comes back.

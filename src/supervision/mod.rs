@@ -14,6 +14,7 @@
 pub mod branch;
 pub mod dispatcher;
 pub mod inspection;
+pub mod inspector;
 pub mod regions;
 pub mod tree;
 
@@ -29,6 +30,7 @@ use crate::model::ids::Kind;
 use crate::store::{Batch, Filter, Pages, StoreError, Write};
 use branch::{Branch, BranchMessage, Planting};
 use dispatcher::Dispatcher;
+use inspector::Inspector;
 use regions::{CloudFactory, Regions};
 use tree::Tree;
 
@@ -85,9 +87,11 @@ impl Supervision {
         &self.regions
     }
 
+    /// What the admin surface looks through.
     #[must_use]
-    pub fn root(&self) -> ActorRef<BranchMessage> {
-        self.root.clone()
+    pub fn inspector(&self) -> Inspector {
+        let tree = Tree::new(self.environment.graph.clone(), self.root.clone());
+        Inspector::new(Arc::clone(&self.environment), tree, Arc::clone(&self.regions))
     }
 
     /// Stops in order: no new pass, reads cancelled, changes under way awaited within a bound, then the actors,

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::branch::BranchMessage;
+use super::inspection::SimulatedAdmin;
 use super::tree::Tree;
 use crate::actors::Environment;
 use crate::actors::monitor::MonitorService;
@@ -26,6 +27,11 @@ pub struct Equipment {
 /// Makes a region's equipment from its settings. Makes no call to the cloud.
 pub trait CloudFactory: Send + Sync {
     fn equip(&self, region: RegionId, spec: &RegionSpec) -> Result<Equipment, String>;
+
+    /// The operator's side of a simulated region.
+    fn simulated(&self, _region: RegionId) -> Option<Arc<dyn SimulatedAdmin>> {
+        None
+    }
 }
 
 /// The regions of this process.
@@ -40,6 +46,17 @@ pub struct Regions {
 impl Regions {
     pub(super) fn new(environment: Arc<Environment>, tree: Tree, factory: Arc<dyn CloudFactory>) -> Self {
         Self { environment, tree, factory, running: Mutex::new(BTreeMap::new()) }
+    }
+
+    /// The regions that are equipped now, in order.
+    #[must_use]
+    pub fn running(&self) -> Vec<RegionId> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner).keys().copied().collect()
+    }
+
+    #[must_use]
+    pub fn simulated(&self, region: RegionId) -> Option<Arc<dyn SimulatedAdmin>> {
+        self.factory.simulated(region)
     }
 
     /// Brings the region to what its record says: equipped, re-equipped when its settings changed, or stripped.
