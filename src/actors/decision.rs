@@ -251,3 +251,215 @@ pub fn dispose(error: &ProviderError) -> Outcome {
         },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::model::identity::{Identity, IdentityDetail, IdentitySpec};
+    use crate::model::ids::{IdentityId, Incarnation, Kind, OrganizationId, ProjectId};
+    use crate::model::metadata::{Metadata, Placement, Principal};
+    use crate::providers::{IdentityRequest, Observed, Sequence};
+
+    type Results = BTreeMap<CallName, Result<Fact, ProviderError>>;
+
+    fn record(deleting: bool) -> Record {
+        let metadata = Metadata {
+            incarnation: Incarnation(Uuid::from_u128(1)),
+            name: "one".to_owned(),
+            description: None,
+            tags: None,
+            placement: Placement::default(),
+            principal: Principal { organization: None, project: None, actor: String::new() },
+            creator: String::new(),
+            modifier: None,
+            created: jiff::Timestamp::UNIX_EPOCH,
+            modified: None,
+            generation: 1,
+            deletion: deleting.then_some(jiff::Timestamp::UNIX_EPOCH),
+            owner: None,
+            charged: false,
+            paused: false,
+            resets: 0,
+            writer_version: 1,
+        };
+        Record::new::<Identity>(Uuid::from_u128(2), metadata, &IdentitySpec { hidden: true })
+    }
+
+    fn request() -> IdentityRequest {
+        IdentityRequest {
+            id: IdentityId(Uuid::from_u128(2)),
+            incarnation: Incarnation(Uuid::from_u128(1)),
+            organization: OrganizationId(Uuid::from_u128(3)),
+            project: ProjectId(Uuid::from_u128(4)),
+            detail: IdentityDetail::default(),
+        }
+    }
+
+    fn making() -> Step {
+        Step::Provider {
+            make: ProviderCall::ConvergeIdentity(request()),
+            unmake: ProviderCall::DeleteIdentity(request()),
+        }
+    }
+
+    fn made() -> Result<Fact, ProviderError> {
+        Ok(Fact::Identity(Observed { sequence: Sequence(1), fact: IdentityDetail::default() }))
+    }
+
+    fn key(number: u128) -> Key {
+        Key::new(Kind::Identity, Uuid::from_u128(number))
+    }
+
+    /// Decides with everything spelled out.
+    fn decided(step: &Step, record: &Record, results: &Results, around: (&[Holder], &[Child])) -> Decision {
+        let gates = BTreeMap::from([
+            (key(10), Gate::Ready),
+            (key(11), Gate::NotReady { name: "slow".to_owned() }),
+            (key(12), Gate::Failed { name: "broken".to_owned() }),
+        ]);
+        let (references, children) = around;
+        decide(step, &View { record, references, children, gates: &gates, results, sighting: None })
+    }
+
+    fn runs(decision: &Decision) -> Vec<CallName> {
+        let Decision::Run(effects) = decision else { return Vec::new() };
+        effects
+            .iter()
+            .filter_map(|effect| if let Effect::Call(call) = effect { Some(call.name()) } else { None })
+            .collect()
+    }
+
+    #[test]
+    fn a_serial_step_is_reached_only_when_those_before_it_are_done() {
+        let nothing = Results::new();
+        let open = Step::Serial(vec![Step::Gate(key(10)), making()]);
+        assert_eq!(runs(&decided(&open, &record(false), &nothing, (&[], &[]))), [CallName::ConvergeIdentity]);
+        let shut = Step::Serial(vec![Step::Gate(key(11)), making()]);
+        let Decision::Conclude(Outcome::Yield { reason, waits_for, message, .. }) =
+            decided(&shut, &record(false), &nothing, (&[], &[]))
+        else {
+            panic!("a shut gate yields");
+        };
+        assert_eq!((reason, waits_for), (Reason::DependencyNotReady, vec![key(11)]));
+        assert!(message.contains("\"slow\"") && message.ends_with("is not ready"), "{message}");
+    }
+
+    #[test]
+    fn b32_a_gate_that_leads_nowhere_is_not_retried_for_ever() {
+        let lost = decided(&Step::Gate(key(99)), &record(false), &Results::new(), (&[], &[]));
+        assert!(matches!(lost, Decision::Conclude(Outcome::Terminal { reason: Reason::DependencyNotFound, .. })));
+        let failed = decided(&Step::Gate(key(12)), &record(false), &Results::new(), (&[], &[]));
+        assert!(matches!(failed, Decision::Conclude(Outcome::Yield { reason: Reason::DependencyFailed, .. })));
+    }
+
+    #[test]
+    fn concurrent_steps_keep_their_progress_and_report_the_most_severe_outcome() {
+        let both = Step::Concurrent(vec![Step::Gate(key(11)), making()]);
+        // One is stuck; the other is started all the same.
+        assert_eq!(runs(&decided(&both, &record(false), &Results::new(), (&[], &[]))), [CallName::ConvergeIdentity]);
+        let failed = Results::from([(CallName::ConvergeIdentity, Err(ProviderError::Rejected(String::new())))]);
+        let worst = decided(&both, &record(false), &failed, (&[], &[]));
+        assert!(matches!(worst, Decision::Conclude(Outcome::UserActionRequired { .. })), "{worst:?}");
+    }
+
+    #[test]
+    fn what_is_not_wanted_is_unmade_until_it_is_confirmed_absent() {
+        let unwanted = Step::Conditional { wanted: false, step: Box::new(making()) };
+        assert_eq!(runs(&decided(&unwanted, &record(false), &Results::new(), (&[], &[]))), [CallName::DeleteIdentity]);
+        let underway = Results::from([(CallName::DeleteIdentity, Ok(Fact::Deletion(Deletion::Underway)))]);
+        let waiting = decided(&unwanted, &record(false), &underway, (&[], &[]));
+        assert!(matches!(waiting, Decision::Conclude(Outcome::Yield { on_cloud: true, .. })));
+        let absent = Results::from([(CallName::DeleteIdentity, Ok(Fact::Deletion(Deletion::Absent)))]);
+        assert_eq!(decided(&unwanted, &record(false), &absent, (&[], &[])), Decision::Conclude(Outcome::Done));
+    }
+
+    #[test]
+    fn deletion_goes_children_references_cloud_record_in_that_order() {
+        let deleting = record(true);
+        let nothing = Results::new();
+        let child = |deleting| [Child { key: key(20), deleting }];
+        let holder = [Holder::Resource(key(30))];
+        let cascade = decided(&making(), &deleting, &nothing, (&holder, &child(false)));
+        assert_eq!(cascade, Decision::Run(vec![Effect::Cascade(vec![key(20)])]));
+        for around in [(&holder[..], &child(true)[..]), (&[], &child(true)[..])] {
+            let waiting = decided(&making(), &deleting, &nothing, around);
+            assert!(matches!(waiting, Decision::Conclude(Outcome::Yield { .. })), "{waiting:?}");
+        }
+        assert_eq!(runs(&decided(&making(), &deleting, &nothing, (&[], &[]))), [CallName::DeleteIdentity]);
+        let underway = Results::from([(CallName::DeleteIdentity, Ok(Fact::Deletion(Deletion::Underway)))]);
+        assert!(matches!(decided(&making(), &deleting, &underway, (&[], &[])), Decision::Conclude(_)));
+        let absent = Results::from([(CallName::DeleteIdentity, Ok(Fact::Deletion(Deletion::Absent)))]);
+        assert_eq!(decided(&making(), &deleting, &absent, (&[], &[])), Decision::Run(vec![Effect::Finish]));
+    }
+
+    #[test]
+    fn a_paused_resource_is_left_alone_unless_it_is_being_deleted() {
+        let mut paused = record(false);
+        paused.metadata.paused = true;
+        assert_eq!(decided(&making(), &paused, &Results::new(), (&[], &[])), Decision::Conclude(Outcome::Paused));
+        paused.metadata.deletion = Some(jiff::Timestamp::UNIX_EPOCH);
+        assert_eq!(runs(&decided(&making(), &paused, &Results::new(), (&[], &[]))), [CallName::DeleteIdentity]);
+    }
+
+    #[test]
+    fn nothing_of_the_clouds_own_words_reaches_a_user() {
+        let secret = "tenant 7 password hunter2".to_owned();
+        let errors = [
+            ProviderError::Conflict(secret.clone()),
+            ProviderError::Unavailable(secret.clone()),
+            ProviderError::Rejected(secret.clone()),
+            ProviderError::Inconsistent(secret.clone()),
+        ];
+        for error in errors {
+            let said = dispose(&error).available(false, true).expect("says something").message;
+            assert!(!said.contains("hunter2"), "{said}");
+        }
+    }
+
+    fn steps() -> impl Strategy<Value = Step> {
+        let leaf = prop_oneof![(10_u128..13).prop_map(|number| Step::Gate(key(number))), Just(making())];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Step::Serial),
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Step::Concurrent),
+                (any::<bool>(), inner).prop_map(|(wanted, step)| Step::Conditional { wanted, step: Box::new(step) }),
+            ]
+        })
+    }
+
+    proptest! {
+        /// Whatever the tree of steps: once every call has answered well, deciding again ends, and it ends with the
+        /// record's removal exactly when the resource is being deleted.
+        #[test]
+        fn every_tree_of_steps_comes_to_an_end(step in steps(), deleting in any::<bool>()) {
+            let record = record(deleting);
+            let mut results = Results::new();
+            for _ in 0..4 {
+                match decided(&step, &record, &results, (&[], &[])) {
+                    Decision::Conclude(outcome) => {
+                        prop_assert!(!deleting, "a deletion whose calls went well concluded with {outcome:?}");
+                        return Ok(());
+                    }
+                    Decision::Run(effects) if effects.contains(&Effect::Finish) => {
+                        prop_assert!(deleting);
+                        return Ok(());
+                    }
+                    Decision::Run(effects) => {
+                        for effect in effects {
+                            let Effect::Call(call) = effect else { continue };
+                            let answer = match call.name() {
+                                CallName::DeleteIdentity => Ok(Fact::Deletion(Deletion::Absent)),
+                                _ => made(),
+                            };
+                            results.insert(call.name(), answer);
+                        }
+                    }
+                }
+            }
+            prop_assert!(false, "did not end");
+        }
+    }
+}
