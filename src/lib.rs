@@ -5,6 +5,7 @@
 
 pub mod actors;
 pub mod api;
+pub mod bootstrap;
 pub mod graph;
 pub mod identity;
 pub mod model;

@@ -9,7 +9,7 @@ use crate::model::ambient::Ambient;
 use crate::model::edge::Holder;
 use crate::model::identity::{HIDDEN_NAME, Identity, IdentitySpec};
 use crate::model::ids::{IdentityId, Incarnation, Key, NetworkId};
-use crate::model::metadata::{Metadata, Placement, Principal};
+use crate::model::metadata::{Metadata, Placement};
 use crate::model::network::{Network, NetworkSpec};
 use crate::model::organization::{Amounts, QuotaKind};
 use crate::model::record::{Document, Record, Resource};
@@ -47,27 +47,7 @@ pub fn creation(accepted: &AcceptedCreate, subject: &str, ids: NewIds, now: Time
         identity: None,
         network: None,
     };
-    let principal =
-        Principal { organization: placement.organization, project: placement.project, actor: subject.to_owned() };
-    let hidden = Metadata {
-        incarnation: ids.identity_incarnation,
-        name: HIDDEN_NAME.to_owned(),
-        description: None,
-        tags: None,
-        placement,
-        principal,
-        creator: subject.to_owned(),
-        modifier: None,
-        created: now,
-        modified: None,
-        generation: 1,
-        deletion: None,
-        owner: None,
-        charged: false,
-        paused: false,
-        resets: 0,
-        writer_version: WRITER_VERSION,
-    };
+    let hidden = Metadata::new(ids.identity_incarnation, HIDDEN_NAME, placement, subject, now);
     let network = Metadata {
         incarnation: ids.network_incarnation,
         name: accepted.metadata.name.clone(),
