@@ -64,7 +64,8 @@ pub async fn watch(directory: PathBuf, store: std::sync::Arc<dyn Store>, ambient
 /// Takes what is there now. A request that cannot be taken because the store is away stays for the next look.
 pub async fn take_all(directory: &Path, store: &dyn Store, ambient: &Ambient) {
     let Ok(entries) = std::fs::read_dir(directory.join(DIRECTORY)) else { return };
-    let mut paths = entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_request(path)).collect::<Vec<_>>();
+    let mut paths =
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| is_request(path)).collect::<Vec<_>>();
     paths.sort();
     for path in paths.into_iter().take(TAKEN_AT_ONCE_MAX) {
         match take(&path, store, ambient).await {

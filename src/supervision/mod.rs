@@ -12,6 +12,7 @@
 //! appears; its own actor then moves into that branch, beside its children, so that its failure is not theirs.
 
 pub mod branch;
+pub mod clouds;
 pub mod dispatcher;
 pub mod inspection;
 pub mod inspector;

@@ -19,5 +19,4 @@ pub mod journal;
 pub mod objects;
 pub mod provider;
 pub mod remote;
-pub mod sabotage;
 pub mod server;
