@@ -42,6 +42,8 @@ pub struct ServiceStatus {
     pub in_flight: usize,
     pub queued: usize,
     pub breaker: BreakerState,
+    /// The breaker lets nothing through until then: asking earlier is of no use.
+    pub breaker_open_until: Option<Instant>,
     /// The cloud asked for a pause that lasts until then.
     pub paused_until: Option<Instant>,
 }
@@ -140,6 +142,7 @@ impl<W> Gate<W> {
             in_flight: self.in_flight.len(),
             queued: self.queue.len(),
             breaker: self.breaker.state(),
+            breaker_open_until: self.breaker.open_until(now),
             paused_until: self.limiter.paused_until(now),
         }
     }
