@@ -6,8 +6,8 @@
 //! What the actor has learnt (limits, breaker, pauses) dies with it: a new life starts careful and learns again. The
 //! permits that are out do not: they are taken over from the ledger (see [`super::permit`]).
 //!
-//! There is no way around the actor for uncontended calls. The round trip costs a few microseconds, a cloud answers
-//! in milliseconds, and a second path would have to repeat breaker, pause and fairness.
+//! There is no way around the actor for uncontended calls. The round trip costs some microseconds, a cloud answers in
+//! milliseconds, and a second path would have to repeat breaker, pause and fairness.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

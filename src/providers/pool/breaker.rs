@@ -65,6 +65,14 @@ impl Breaker {
         }
     }
 
+    /// Until when it lets nothing through, if that is in the future.
+    pub fn open_until(&self, now: Instant) -> Option<Instant> {
+        match self.state {
+            State::Open { until, .. } if until > now => Some(until),
+            State::Closed { .. } | State::Open { .. } | State::HalfOpen { .. } => None,
+        }
+    }
+
     /// May this call go on? If not: how long it should wait before it asks again.
     pub fn admit(&mut self, now: Instant, ticket: Ticket) -> Result<(), Duration> {
         match self.state {

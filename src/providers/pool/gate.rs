@@ -42,6 +42,8 @@ pub struct ServiceStatus {
     pub in_flight: usize,
     pub queued: usize,
     pub breaker: BreakerState,
+    /// The breaker lets nothing through until then: asking earlier is of no use.
+    pub breaker_open_until: Option<Instant>,
     /// The cloud asked for a pause that lasts until then.
     pub paused_until: Option<Instant>,
 }
@@ -140,7 +142,88 @@ impl<W> Gate<W> {
             in_flight: self.in_flight.len(),
             queued: self.queue.len(),
             breaker: self.breaker.state(),
+            breaker_open_until: self.breaker.open_until(now),
             paused_until: self.limiter.paused_until(now),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::super::settings::Concurrency;
+    use super::*;
+
+    const TENANT: OrganizationId = OrganizationId(Uuid::from_u128(1));
+    const SECOND: Duration = Duration::from_secs(1);
+    const NOBODY: [u64; 0] = [];
+
+    fn gate(initial: u32, inherited: &[u64]) -> Gate<()> {
+        let settings = PoolSettings {
+            concurrency: Concurrency { min: 1, initial, max: 100 },
+            breaker_failures_max: 1,
+            ..PoolSettings::default()
+        };
+        Gate::new(&settings, inherited.iter().map(|number| Ticket(*number)).collect())
+    }
+
+    fn report(now: Instant, signal: Signal) -> Report {
+        Report { operation: "show", issued_at: now, signal }
+    }
+
+    fn granted(gate: &mut Gate<()>, now: Instant) -> Vec<u64> {
+        std::iter::from_fn(|| gate.grant(now)).map(|(ticket, ())| ticket.0).collect()
+    }
+
+    #[test]
+    fn calls_of_an_earlier_life_count_until_they_end() {
+        let (mut gate, now) = (gate(2, &[1, 2]), Instant::now());
+        gate.ask(now, TENANT, Ticket(3), ()).unwrap();
+        assert_eq!(granted(&mut gate, now), NOBODY);
+        gate.finish(now, Ticket(1), None, |wait| wait);
+        assert_eq!(granted(&mut gate, now), [3]);
+    }
+
+    #[test]
+    fn a_ticket_told_twice_or_unknown_changes_nothing() {
+        let (mut gate, now) = (gate(2, &[1, 2]), Instant::now());
+        gate.finish(now, Ticket(1), Some(report(now, Signal::Answered)), |wait| wait);
+        let before = gate.status(now);
+        gate.finish(now, Ticket(1), Some(report(now, Signal::NoAnswer)), |wait| wait);
+        gate.finish(now, Ticket(9), Some(report(now, Signal::Throttled { retry_after: None })), |wait| wait);
+        assert_eq!(gate.status(now), before);
+    }
+
+    #[test]
+    fn only_a_limit_that_is_used_to_the_full_grows() {
+        let (mut gate, now) = (gate(2, &[]), Instant::now());
+        for number in 0..40 {
+            gate.ask(now, TENANT, Ticket(number), ()).unwrap();
+            assert_eq!(granted(&mut gate, now), [number]);
+            gate.finish(now, Ticket(number), Some(report(now, Signal::Answered)), |wait| wait);
+        }
+        assert_eq!(gate.status(now).limit, 2);
+        for number in 40..80 {
+            gate.ask(now, TENANT, Ticket(number), ()).unwrap();
+        }
+        while let Some((ticket, ())) = gate.grant(now) {
+            granted(&mut gate, now);
+            gate.finish(now, ticket, Some(report(now, Signal::Answered)), |wait| wait);
+        }
+        assert!(gate.status(now).limit > 2);
+    }
+
+    #[test]
+    fn a_probe_that_leaves_the_line_lets_the_next_caller_probe() {
+        let (mut gate, now) = (gate(1, &[1]), Instant::now());
+        gate.in_flight.insert(Ticket(2));
+        gate.finish(now, Ticket(1), Some(report(now, Signal::NoAnswer)), |wait| wait);
+        let later = now + SECOND;
+        gate.ask(later, TENANT, Ticket(3), ()).unwrap();
+        assert_eq!(granted(&mut gate, later), NOBODY, "a call of before still hangs");
+        assert!(matches!(gate.ask(later, TENANT, Ticket(4), ()), Err(((), Refusal::BreakerOpen(_)))));
+        gate.withdraw(later, TENANT, Ticket(3));
+        assert_eq!(gate.ask(later, TENANT, Ticket(5), ()), Ok(()));
     }
 }

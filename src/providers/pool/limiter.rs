@@ -100,14 +100,15 @@ impl Limiter {
     /// Takes the latency in; true when the operation has become too slow.
     fn learn(&mut self, operation: &'static str, latency: Duration) -> bool {
         let entry = self.latencies.entry(operation).or_insert(Latency { average: latency, best: latency, samples: 0 });
-        entry.average = entry.average - entry.average / AVERAGE_SHARE + latency / AVERAGE_SHARE;
+        entry.average = (entry.average * (AVERAGE_SHARE - 1) + latency) / AVERAGE_SHARE;
         entry.best = latency.min(entry.best + entry.best / FORGETTING_SHARE);
         entry.samples = entry.samples.saturating_add(1);
         entry.samples >= SAMPLES_MIN && entry.average > SLOW_FLOOR && entry.average > entry.best * SLOW_FACTOR
     }
 
+    /// Strictly later: calls issued in the very instant of the lowering were let through by the old limit.
     fn is_news(&self, issued_at: Instant) -> bool {
-        self.lowered_at.is_none_or(|lowered_at| issued_at >= lowered_at)
+        self.lowered_at.is_none_or(|lowered_at| issued_at > lowered_at)
     }
 
     /// Never raises: the floor of one reason may lie above what another reason has lowered the limit to.
@@ -158,6 +159,15 @@ mod tests {
         assert_eq!(limiter.paused_until(later + 3 * SECOND), None);
         limiter.throttled(later + SECOND, later + SECOND, None);
         assert_eq!(limiter.limit(), 2);
+    }
+
+    #[test]
+    fn a_burst_that_is_throttled_in_the_instant_it_was_issued_is_one_signal_too() {
+        let (mut limiter, now) = (Limiter::new(BOUNDS), Instant::now());
+        for _ in 0..8 {
+            limiter.throttled(now, now, None);
+        }
+        assert_eq!(limiter.limit(), 4);
     }
 
     #[test]

@@ -79,6 +79,32 @@ async fn after_a_change_nobody_joins_a_read_that_was_begun_before_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn after_a_change_a_read_that_still_waits_in_line_is_joined_all_the_same() {
+    let rig = Rig::start(at_most(1)).await;
+    let caller = Caller::of(1);
+    let change = rig.mutate(&caller, network("create", 1), answer(SECOND, ()));
+    rig.begun(1).await;
+    let hold = rig.mutate(&caller, network("create", 2), answer(SECOND, ()));
+    rig.queued(Service::Network, 1).await;
+    let first = rig.read(&caller, network("show", 1), answer(SECOND, "first"));
+    rig.queued(Service::Network, 2).await;
+    change.await.unwrap().unwrap();
+    let second = rig.read(&caller, network("show", 1), answer(SECOND, "second"));
+    assert_eq!(second.await.unwrap().unwrap().fact, "first");
+    assert_eq!(first.await.unwrap().unwrap().fact, "first");
+    hold.await.unwrap().unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_that_is_cancelled_already_does_not_even_make_its_read() {
+    let rig = Rig::start(PoolSettings::default()).await;
+    let caller = Caller::of(1);
+    caller.cancelled.cancel();
+    let make = || -> BoxFuture<'static, ProviderResult<()>> { panic!("it was made") };
+    assert_eq!(rig.pool.read(&caller.context(), network("show", 1), make).await, Err(ProviderError::Cancelled));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_read_that_panics_fails_its_waiters_and_nobody_else() {
     let rig = Rig::start(at_most(1)).await;
     let caller = Caller::of(1);

@@ -128,6 +128,8 @@ async fn a_service_that_does_not_answer_is_not_asked_until_one_probe_was_answere
     let caller = Caller::of(1);
     open_breaker(&rig, &caller).await;
     let begun = rig.pool.recent().len();
+    let open_until = rig.status(Service::Network).breaker_open_until.unwrap();
+    assert!(open_until > Instant::now() && open_until <= Instant::now() + BREAKER_BACKOFF_FIRST * 5 / 4);
 
     let start = Instant::now();
     assert!(is_unavailable(&rig.read(&caller, network("show", 0), answer(SECOND, ())).await.unwrap()));
@@ -163,7 +165,7 @@ async fn who_waits_in_line_when_the_breaker_opens_need_not_wait_for_the_same_sil
     rig.begun(1).await;
     let waiting = rig.mutate(&caller, network("create", 1), answer(SECOND, ()));
     rig.queued(Service::Network, 1).await;
-    tokio::time::advance(MUTATION_DEADLINE - SECOND).await;
+    tokio::time::advance(MUTATION_DEADLINE.saturating_sub(SECOND)).await;
     let start = Instant::now();
     let second_in_line = rig.read(&caller, network("show", 2), answer(SECOND, ()));
     assert!(is_unavailable(&first.await.unwrap()));

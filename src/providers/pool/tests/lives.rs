@@ -1,6 +1,15 @@
 //! The lives of the actor: before the first, between two, and what passes from one to the next.
 
+use super::permit::{Life, Permit, Ticket};
 use super::*;
+
+#[tokio::test(start_paused = true)]
+async fn a_life_that_is_over_cannot_hand_out_permits() {
+    let rig = Rig::start(PoolSettings::default()).await;
+    assert!(Permit::issue(&rig.pool.shared, Life::default(), Ticket(1_000), Service::Network).is_none());
+    rig.pool.spawn_linked(rig.region.clone()).await.unwrap();
+    assert_eq!(rig.status(Service::Network).in_flight, 0, "and leaves no trace in the ledger");
+}
 
 #[tokio::test(start_paused = true)]
 async fn a_pool_whose_actor_was_never_started_is_unavailable_at_once() {

@@ -8,6 +8,7 @@ mod flow;
 mod lives;
 mod stress;
 
+use std::fmt::Display;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -168,11 +169,11 @@ fn at_most(concurrency: u32) -> PoolSettings {
     }
 }
 
-fn network(name: &'static str, subject: impl ToString) -> Operation {
-    Operation { service: Service::Network, name, subject: subject.to_string() }
+fn network(name: &'static str, subject: impl Display) -> Operation {
+    Operation { service: Service::Network, name, subject: format!("{subject}") }
 }
 
-fn compute(name: &'static str, subject: impl ToString) -> Operation {
+fn compute(name: &'static str, subject: impl Display) -> Operation {
     Operation { service: Service::Compute, ..network(name, subject) }
 }
 
@@ -183,8 +184,8 @@ async fn answer<T>(after: Duration, fact: T) -> ProviderResult<T> {
 }
 
 /// A cloud that is down, and says so at once.
-async fn down() -> ProviderResult<()> {
-    Err(ProviderError::Unavailable("connection refused".to_owned()))
+fn down() -> impl Future<Output = ProviderResult<()>> {
+    std::future::ready(Err(ProviderError::Unavailable("connection refused".to_owned())))
 }
 
 /// A cloud that never answers.

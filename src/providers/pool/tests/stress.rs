@@ -81,11 +81,11 @@ async fn history(seed: u64) -> Vec<(u64, String, Duration, Duration, Outcome)> {
     rig.quiet().await;
     assert_eq!(crowd.now.load(Ordering::SeqCst), 0);
     assert_eq!(crowd.most.load(Ordering::SeqCst), CONCURRENCY as usize, "used to the full, and never more");
-    let seen = rig.pool.recent().into_iter().map(|call| {
+    let calls = rig.pool.recent().into_iter().map(|call| {
         let end = call.end.unwrap();
         (call.sequence.0, call.subject, call.issued_at - start, end.finished_at - start, end.outcome)
     });
-    seen.collect()
+    calls.collect()
 }
 
 fn in_paused_runtime<T>(future: impl Future<Output = T>) -> T {
@@ -153,9 +153,9 @@ async fn one_call(pool: &Pool, random: &mut fastrand::Rng, crowd: &Arc<Crowd>) {
             0 => {}
             1 => {
                 caller.cancelled.cancel();
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
-            _ => std::future::pending().await,
+            _ => std::future::pending::<()>().await,
         }
     };
     tokio::select! {
