@@ -19,6 +19,9 @@ pub mod embedded;
 pub mod memory;
 mod rules;
 
+#[cfg(test)]
+mod conformance;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
