@@ -46,6 +46,22 @@ pub struct Environment {
     pub passes: tasks::PassCount,
 }
 
+impl Environment {
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, ambient: Ambient, envelope: EnvelopeKey, options: Options) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            graph: Graph::start(),
+            clouds: Clouds::default(),
+            ambient,
+            envelope,
+            options,
+            stopping: tokio_util::sync::CancellationToken::new(),
+            passes: tasks::PassCount::default(),
+        })
+    }
+}
+
 /// How patient actors are.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {

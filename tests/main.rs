@@ -1,0 +1,5 @@
+//! Whole-system tests, in one binary: a module for each capability.
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
+
+#[cfg(feature = "sabotage")]
+mod simulation;
