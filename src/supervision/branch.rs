@@ -295,8 +295,11 @@ impl State {
 
     /// A child ended. One that ended well is gone from the store, which is checked; one that failed lives again.
     fn ended(&mut self, myself: &ActorRef<BranchMessage>, key: Key, failure: Option<&str>) {
-        let node = self.environment.graph.ensure(key);
-        node.dead();
+        // A resource that is gone has no node any more, and must not get one again.
+        let node = self.environment.graph.node(key);
+        if let Some(node) = &node {
+            node.dead();
+        }
         if let Some(slot) = self.slots.get_mut(&key) {
             slot.actor = None;
             slot.branch = None;
@@ -304,7 +307,7 @@ impl State {
         let wait = match failure {
             None => Duration::ZERO,
             Some(failure) => {
-                let failures = node.failed();
+                let failures = node.map_or(1, |node| node.failed());
                 metrics::counter!("regent_actor_failures_total", "kind" => key.kind.word()).increment(1);
                 tracing::error!(resource = %key, failures, failure, "an actor failed");
                 if failures >= FAILURES_MAX {
@@ -334,7 +337,7 @@ impl State {
     fn rebear(&self, myself: &ActorRef<BranchMessage>, key: Key, wait: Duration) {
         let (environment, myself) = (Arc::clone(&self.environment), myself.clone());
         tasks::spawn("rebirth of an actor", async move {
-            if let Some(pass) = environment.graph.ensure(key).take_pass() {
+            if let Some(pass) = environment.graph.node(key).and_then(|node| node.take_pass()) {
                 pass.abort();
                 let _ = pass.await;
             }
