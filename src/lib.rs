@@ -3,11 +3,14 @@
 //! Read ARCHITECTURE.md first. Dependencies point downwards only:
 //! `api → supervision → actors → {graph, providers, identity} → store → model`.
 
+pub mod actors;
 pub mod api;
 pub mod bootstrap;
 pub mod config;
+pub mod graph;
 pub mod identity;
 pub mod model;
 pub mod providers;
+pub mod sabotage;
 pub mod store;
 pub mod supervision;

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::condition::Conditions;
-use super::ids::{Key, Kind};
+use super::ids::{IdentityId, Key, Kind, OrganizationId, ProjectId, RegionId};
 use super::metadata::Metadata;
 
 /// Names the types behind a kind's JSON.
@@ -126,4 +126,43 @@ pub struct Resource<K: ResourceKind> {
     pub conditions: Conditions,
     pub detail: K::Detail,
     pub revision: Revision,
+}
+
+/// Where a tenant's resource lies, with nothing missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub organization: OrganizationId,
+    pub project: ProjectId,
+    pub region: RegionId,
+}
+
+impl Record {
+    /// Scope that is missing is an error and never a default.
+    pub fn place(&self) -> Result<Place, CorruptRecord> {
+        place(self.key, &self.metadata)
+    }
+}
+
+impl<K: ResourceKind> Resource<K> {
+    /// Scope that is missing is an error and never a default.
+    pub fn place(&self) -> Result<Place, CorruptRecord> {
+        place(self.key, &self.metadata)
+    }
+
+    /// The principal that scopes it in its cloud.
+    pub fn identity(&self) -> Result<IdentityId, CorruptRecord> {
+        self.metadata.placement.identity.ok_or_else(|| unplaced(self.key))
+    }
+}
+
+fn place(key: Key, metadata: &Metadata) -> Result<Place, CorruptRecord> {
+    let placement = &metadata.placement;
+    match (placement.organization, placement.project, placement.region) {
+        (Some(organization), Some(project), Some(region)) => Ok(Place { organization, project, region }),
+        _ => Err(unplaced(key)),
+    }
+}
+
+fn unplaced(key: Key) -> CorruptRecord {
+    CorruptRecord { key, part: "placement", cause: "organization, project, region or identity is missing".to_owned() }
 }

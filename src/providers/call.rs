@@ -5,7 +5,9 @@
 
 use serde::Serialize;
 
-use super::{CallContext, Deletion, IdentityRequest, NetworkFact, NetworkRequest, Observed, Provider, ProviderError};
+use super::{
+    CallContext, Deletion, IdentityRequest, NetworkFact, NetworkRequest, Observed, Provider, ProviderError, Sequence,
+};
 use crate::model::identity::IdentityDetail;
 
 /// A call that a decision asks for.
@@ -33,6 +35,18 @@ pub enum Fact {
     Identity(Observed<IdentityDetail>),
     Network(Observed<NetworkFact>),
     Deletion(Deletion),
+}
+
+impl Fact {
+    /// When the look at the cloud that this came from was begun.
+    #[must_use]
+    pub const fn sequence(&self) -> Option<Sequence> {
+        match self {
+            Self::Identity(seen) => Some(seen.sequence),
+            Self::Network(seen) => Some(seen.sequence),
+            Self::Deletion(_) => None,
+        }
+    }
 }
 
 impl ProviderCall {

@@ -202,10 +202,11 @@ pub trait Provider: Send + Sync {
         request: &NetworkRequest,
     ) -> ProviderResult<Observed<NetworkFact>>;
     async fn delete_network(&self, context: &CallContext<'_>, request: &NetworkRequest) -> ProviderResult<Deletion>;
-    /// Every network of the region that is ours, a page at a time, in one read each.
+    /// Every network of the region that is ours, or `only` those asked for, a page at a time, in one read each.
     async fn list_networks(
         &self,
         context: &CallContext<'_>,
+        only: Option<&[NetworkId]>,
         after: Option<&str>,
     ) -> ProviderResult<Observed<Listing<ListedNetwork>>>;
 

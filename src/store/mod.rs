@@ -294,6 +294,28 @@ impl Page {
     }
 }
 
+/// Walks a list page by page, so that memory stays bounded however long the list is.
+pub struct Pages<'a> {
+    store: &'a dyn Store,
+    filter: Filter,
+    next: Option<Page>,
+}
+
+impl<'a> Pages<'a> {
+    #[must_use]
+    pub fn of(store: &'a dyn Store, filter: Filter) -> Self {
+        Self { store, filter, next: Some(Page::FIRST) }
+    }
+
+    /// The next page; `None` after the last.
+    pub async fn next(&mut self) -> Result<Option<Vec<Arc<Record>>>, StoreError> {
+        let Some(page) = self.next else { return Ok(None) };
+        let records = self.store.list(&self.filter, page).await?;
+        self.next = records.last().map(|record| Page::after(record.key.id));
+        Ok(if records.is_empty() { None } else { Some(records) })
+    }
+}
+
 /// How much of one kind an organization uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {

@@ -76,6 +76,14 @@ pub struct TreeNode {
     pub restarts: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<TreeNode>,
+    /// How many more children there are than are shown.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub omitted: usize,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// One edge of the lifecycle graph and who answers for it.

@@ -4,7 +4,7 @@
 //! a find or a list may be answered from a replica that lags behind; a `Get` by id never is. Every call has one word
 //! (`create-network`), by which faults, the log and crash points know it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -102,6 +102,9 @@ pub enum Call {
     /// A page of everything of a kind, in the order of ids. Networks come with their subnets and routers.
     List {
         kind: ObjectKind,
+        /// Only those that are marked with one of these ids of ours.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        only: Option<BTreeSet<Uuid>>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         after: Option<ObjectId>,
     },
@@ -198,7 +201,11 @@ impl Call {
         match self {
             Self::Find { criteria, .. } => criteria.subject(),
             Self::Get { id, .. } | Self::Update { id, .. } | Self::Delete { id, .. } => id.0.clone(),
-            Self::List { after, .. } => after.as_ref().map(|id| id.0.clone()).unwrap_or_default(),
+            Self::List { only, after, .. } => {
+                let only = only.iter().flatten().map(|id| id.simple().to_string()).collect::<String>();
+                let after = after.as_ref().map(|id| id.0.as_str()).unwrap_or_default();
+                format!("{after}{only}")
+            }
             Self::ListExternalNetworks => String::new(),
             Self::Create { object } => object.marks.map_or_else(|| object.name.clone(), |marks| marks.id.to_string()),
             Self::AttachInterface { router, .. } | Self::DetachInterface { router, .. } => router.0.clone(),

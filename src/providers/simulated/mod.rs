@@ -19,7 +19,6 @@ pub mod journal;
 pub mod objects;
 pub mod provider;
 pub mod remote;
-pub mod sabotage;
 pub mod server;
 
 #[cfg(test)]

@@ -9,7 +9,10 @@
 //! - A router is refused deletion while it has interfaces.
 //! - What is being deleted takes no new parts, and asking again is fine until it is gone; then it is not found.
 
+use std::collections::BTreeSet;
+
 use jiff::Timestamp;
+use uuid::Uuid;
 
 use super::super::call::{Answer, Call, Change, CloudError, Criteria, PAGE_MAX, Row, Secret};
 use super::super::objects::{Body, CloudObject, ExternalNetworkEntry, NewObject, ObjectId, ObjectKind, ObjectState};
@@ -24,6 +27,10 @@ pub struct World {
     pub random: fastrand::Rng,
 }
 
+fn is_wanted(object: &CloudObject, only: Option<&BTreeSet<Uuid>>) -> bool {
+    only.is_none_or(|only| object.marks.as_ref().is_some_and(|marks| only.contains(&marks.id)))
+}
+
 impl World {
     /// Does what a call asks, at once and completely, or not at all.
     pub fn apply(&mut self, now: Timestamp, call: &Call) -> Outcome {
@@ -33,9 +40,9 @@ impl World {
                 Ok(Answer::Objects { objects: self.table.find(*kind, criteria) })
             }
             Call::Get { kind, id } => Ok(Answer::Object { object: Box::new(self.existing(*kind, id)?.clone()) }),
-            Call::List { kind, after } => {
-                let objects: Vec<CloudObject> =
-                    self.table.after(*kind, after.as_ref()).take(PAGE_MAX + 1).cloned().collect();
+            Call::List { kind, only, after } => {
+                let all = self.table.after(*kind, after.as_ref()).filter(|object| is_wanted(object, only.as_ref()));
+                let objects: Vec<CloudObject> = all.take(PAGE_MAX + 1).cloned().collect();
                 Ok(self.page(objects, None))
             }
             Call::ListExternalNetworks => Ok(Answer::ExternalNetworks { networks: self.external_networks.clone() }),
@@ -54,9 +61,10 @@ impl World {
                 checked(criteria)?;
                 Ok(Answer::Objects { objects: self.table.find_at(*kind, criteria, at) })
             }
-            Call::List { kind, after } => {
+            Call::List { kind, only, after } => {
                 let all = self.table.of_kind_at(*kind, at).into_iter();
-                let objects = all.filter(|object| after.as_ref().is_none_or(|after| object.id > *after));
+                let later = all.filter(|object| after.as_ref().is_none_or(|after| object.id > *after));
+                let objects = later.filter(|object| is_wanted(object, only.as_ref()));
                 let objects = objects.take(PAGE_MAX + 1).collect();
                 Ok(self.page(objects, Some(at)))
             }

@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use super::api::CloudApi;
 use super::call::Caller;
 use crate::model::identity::IdentityDetail;
-use crate::model::ids::{ProviderExternalNetworkId, RegionId};
+use crate::model::ids::{NetworkId, ProviderExternalNetworkId, RegionId};
 use crate::model::region::SimulatedSettings;
 use crate::providers::pool::Pool;
 use crate::providers::types::ExternalNetwork;
@@ -94,8 +94,9 @@ impl Provider for SimulatedProvider {
     async fn list_networks(
         &self,
         context: &CallContext<'_>,
+        only: Option<&[NetworkId]>,
         after: Option<&str>,
     ) -> ProviderResult<Observed<Listing<ListedNetwork>>> {
-        self.session(context).list_networks(after).await
+        self.session(context).list_networks(only, after).await
     }
 }

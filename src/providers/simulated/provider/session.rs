@@ -8,9 +8,9 @@ use futures_util::future::BoxFuture;
 use super::super::api::CloudApi;
 use super::super::call::{Answer, Call, CallRequest, Caller, CloudError, Criteria};
 use super::super::objects::{CloudObject, ExternalNetworkEntry, Marks, ObjectId, ObjectKind};
-use super::super::sabotage;
 use crate::providers::pool::{Operation, Pool, Service};
 use crate::providers::{CallContext, Observed, ProviderError, ProviderResult, Sequence};
+use crate::sabotage::{self, Defect};
 
 /// What stands between a pass and the cloud.
 pub(super) enum Gate {
@@ -86,7 +86,7 @@ impl Session<'_> {
     /// Everything of a kind that fits. An error is an error: only an answer can say that there is nothing (B1).
     pub async fn find(&self, kind: ObjectKind, criteria: Criteria) -> ProviderResult<Observed<Vec<CloudObject>>> {
         let answer = match self.read(Call::Find { kind, criteria }).await {
-            Err(error) if sabotage::create_on_any_lookup_error() && error != ProviderError::Cancelled => {
+            Err(error) if sabotage::is_on(Defect::CreateOnAnyLookupError) && error != ProviderError::Cancelled => {
                 return Ok(Observed { sequence: Sequence::default(), fact: Vec::new() });
             }
             other => other?,

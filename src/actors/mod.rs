@@ -1,0 +1,115 @@
+//! What each kind does: the generic resource actor, and one file per kind with its steps.
+//!
+//! ```text
+//!            message                     decide(view)
+//!   mailbox ────────▶ ResourceActor ──▶ pass ──▶ effects ──▶ provider, store
+//!      ▲                                  │  ▲       │
+//!      │                                  │  └───────┘ results
+//!      └────────── PassFinished ──────────┘
+//! ```
+//!
+//! A kind is pure: it says what must be ready first, which steps make and unmake it, and how a fact from the cloud
+//! is taken into its status. The actor does the rest, the same for all: one pass at a time, beside the mailbox.
+
+pub mod decision;
+pub mod identity;
+pub mod kind;
+pub mod monitor;
+
+pub mod network;
+pub mod pass;
+pub mod resource;
+
+pub mod tasks;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use dashmap::DashMap;
+
+use crate::graph::Graph;
+use crate::model::ambient::Ambient;
+use crate::model::ids::RegionId;
+use crate::model::sealed::EnvelopeKey;
+use crate::providers::Provider;
+use crate::store::Store;
+
+/// What every actor of a process shares.
+pub struct Environment {
+    pub store: Arc<dyn Store>,
+    pub graph: Graph,
+    pub clouds: Clouds,
+    pub ambient: Ambient,
+    pub envelope: EnvelopeKey,
+    pub options: Options,
+    pub stopping: tokio_util::sync::CancellationToken,
+    pub passes: tasks::PassCount,
+}
+
+impl Environment {
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, ambient: Ambient, envelope: EnvelopeKey, options: Options) -> Arc<Self> {
+        Arc::new(Self {
+            store,
+            graph: Graph::start(),
+            clouds: Clouds::default(),
+            ambient,
+            envelope,
+            options,
+            stopping: tokio_util::sync::CancellationToken::new(),
+            passes: tasks::PassCount::default(),
+        })
+    }
+}
+
+/// How patient actors are.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// How long an actor that waits for a message goes without looking by itself. Shorter hides lost messages and
+    /// costs reads of the cloud; longer makes a lost message felt.
+    pub safety_net: Duration,
+    pub retry_first: Duration,
+    /// Longer than this and a cloud that is back seems to be still away.
+    pub retry_longest: Duration,
+    /// How many tries in a row may fail before the resource is shown as failed. At the longest wait this is about
+    /// twenty minutes: most outages are over by then, and a user who waits longer wants to be told. It goes on
+    /// trying all the same.
+    pub retry_budget: u32,
+    pub poll_settled: Duration,
+    pub poll_pending: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            safety_net: Duration::from_mins(1),
+            retry_first: Duration::from_millis(500),
+            retry_longest: Duration::from_secs(10),
+            retry_budget: 120,
+            poll_settled: Duration::from_mins(1),
+            poll_pending: Duration::from_secs(1),
+        }
+    }
+}
+
+/// The clouds that can be reached, by region.
+#[derive(Clone, Default)]
+pub struct Clouds {
+    providers: Arc<DashMap<RegionId, Arc<dyn Provider>>>,
+}
+
+impl Clouds {
+    pub fn insert(&self, provider: Arc<dyn Provider>) {
+        self.providers.insert(provider.region(), provider);
+    }
+
+    /// The region is no longer configured: its resources are left as they are.
+    pub fn remove(&self, region: RegionId) {
+        self.providers.remove(&region);
+    }
+
+    #[must_use]
+    pub fn get(&self, region: RegionId) -> Option<Arc<dyn Provider>> {
+        self.providers.get(&region).map(|provider| Arc::clone(&provider))
+    }
+}

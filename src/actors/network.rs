@@ -1,0 +1,58 @@
+//! A network's life.
+//!
+//! ```text
+//!   ──▶ waits for its principal ──▶ network, subnet, router made ──▶ Done
+//!   deleting ──▶ references drained ──▶ children gone ──▶ router, subnet, network confirmed absent
+//!            ──▶ VLAN and quota released, principal told to follow ──▶ gone
+//! ```
+
+use super::decision::Step;
+use super::kind::Behaviour;
+use crate::model::ids::{IdentityId, Key, NetworkId};
+use crate::model::network::{Network, NetworkDetail};
+use crate::model::record::{CorruptRecord, Resource};
+use crate::providers::NetworkRequest;
+use crate::providers::call::{Fact, ProviderCall};
+
+impl Behaviour for Network {
+    fn gates(resource: &Resource<Self>) -> Vec<Key> {
+        resource.metadata.placement.identity.map(IdentityId::key).into_iter().collect()
+    }
+
+    fn step(resource: &Resource<Self>) -> Result<Step, CorruptRecord> {
+        let request = request(resource)?;
+        let mut steps = Self::gates(resource).into_iter().map(Step::Gate).collect::<Vec<_>>();
+        steps.push(Step::Provider {
+            make: ProviderCall::ConvergeNetwork(request.clone()),
+            unmake: ProviderCall::DeleteNetwork(request),
+        });
+        Ok(Step::Serial(steps))
+    }
+
+    fn absorb(detail: &mut NetworkDetail, fact: &Fact) -> Option<String> {
+        let Fact::Network(seen) = fact else { return None };
+        detail.clone_from(&seen.fact.detail);
+        seen.fact.trouble.clone()
+    }
+
+    fn is_realised(detail: &NetworkDetail) -> bool {
+        detail.network.is_some()
+    }
+
+    fn followed_by(resource: &Resource<Self>) -> Option<Key> {
+        resource.metadata.owner
+    }
+}
+
+fn request(resource: &Resource<Network>) -> Result<NetworkRequest, CorruptRecord> {
+    let place = resource.place()?;
+    Ok(NetworkRequest {
+        id: NetworkId(resource.key.id),
+        incarnation: resource.metadata.incarnation,
+        identity: resource.identity()?,
+        organization: place.organization,
+        project: place.project,
+        spec: resource.spec.clone(),
+        detail: resource.detail.clone(),
+    })
+}

@@ -1,0 +1,436 @@
+//! The resource actor: one for every resource of every kind.
+//!
+//! ```text
+//!                 ┌────────────── wake ──────────────┐
+//!                 ▼                                  │
+//!   born ──▶ Running ──▶ Settled · Waiting · Retrying · Parked · Paused
+//!                 │
+//!                 └──▶ gone (the record is removed)
+//! ```
+//!
+//! # Guarantees
+//! - The mailbox never waits: work is a pass beside it, one at a time.
+//! - A wake that arrives during a pass causes another pass.
+//! - A change of intent, deletion above all, stops the reads and waits of the pass that is running; a change that
+//!   the pass has already sent to the cloud is awaited, then looked up.
+//! - What is older than what is known, by revision or by sequence, changes nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
+use tokio_util::sync::CancellationToken;
+
+use super::Environment;
+use super::kind::KindEntry;
+use super::pass::{self, Start};
+use super::tasks::spawn_pass;
+use crate::graph::Node;
+use crate::graph::message::{Message, Observation, Sighting};
+use crate::graph::outcome::{Ending, Outcome, PassReport};
+use crate::graph::snapshot::{EVENTS_MAX, Event, Phase, Snapshot};
+use crate::graph::timers::TimerToken;
+use crate::model::condition::Truth;
+use crate::model::ids::Key;
+use crate::model::record::{Record, Revision};
+use crate::providers::Sequence;
+use crate::sabotage::{self, Defect};
+
+/// What an actor is born with.
+pub struct Birth {
+    pub environment: Arc<Environment>,
+    pub entry: &'static KindEntry,
+    pub record: Arc<Record>,
+    pub first_pass: FirstPass,
+}
+
+/// When a new actor first looks at its resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstPass {
+    Now,
+    /// Restored work is spread out, so that a start is not a stampede.
+    After(Duration),
+    /// The record says that all is done: it waits to be told otherwise.
+    WhenTold,
+}
+
+impl FirstPass {
+    /// For a resource found in the store at start-up: settled ones wait, the others take their turn.
+    #[must_use]
+    pub fn restored(record: &Record, turn: Duration) -> Self {
+        let available = record.conditions.available.as_ref();
+        let settled = available.is_some_and(|condition| {
+            condition.status == Truth::True && condition.observed_generation == record.metadata.generation
+        });
+        if settled && !record.metadata.is_deleting() { Self::WhenTold } else { Self::After(turn) }
+    }
+}
+
+/// Starts an actor under `supervisor`.
+pub async fn spawn(birth: Birth, supervisor: ActorCell) -> Result<ActorRef<Message>, SpawnErr> {
+    let (actor, _) = Actor::spawn_linked(None, ResourceActor, birth, supervisor).await?;
+    Ok(actor)
+}
+
+pub struct ResourceActor;
+
+/// The pass that is running.
+struct Running {
+    cancelled: CancellationToken,
+    /// The intent it works on.
+    revision: Revision,
+}
+
+pub struct State {
+    environment: Arc<Environment>,
+    entry: &'static KindEntry,
+    node: Arc<Node>,
+    record: Arc<Record>,
+    running: Option<Running>,
+    /// Something arrived during the pass: look again after it.
+    dirty: bool,
+    /// Messages were folded: what is cached may be old.
+    reread: bool,
+    /// What a monitor said that no pass has seen yet.
+    observation: Option<Observation>,
+    sequence: Sequence,
+    /// Failed tries in a row.
+    attempt: u32,
+    token: TimerToken,
+    timer_set: bool,
+    passes: u64,
+    phase: Phase,
+    waits_for: Vec<Key>,
+    on_cloud: bool,
+    next_wake: Option<jiff::Timestamp>,
+    last_message: Option<&'static str>,
+    events: Vec<Event>,
+}
+
+impl Actor for ResourceActor {
+    type Msg = Message;
+    type State = State;
+    type Arguments = Birth;
+
+    async fn pre_start(&self, myself: ActorRef<Message>, birth: Birth) -> Result<State, ActorProcessingErr> {
+        let node = birth.environment.graph.ensure(birth.record.key);
+        node.born(myself);
+        let mut state = State {
+            environment: birth.environment,
+            entry: birth.entry,
+            node,
+            record: birth.record,
+            running: None,
+            dirty: false,
+            reread: false,
+            observation: None,
+            sequence: Sequence::default(),
+            attempt: 0,
+            token: TimerToken(0),
+            timer_set: false,
+            passes: 0,
+            phase: Phase::Settled,
+            waits_for: Vec::new(),
+            on_cloud: false,
+            next_wake: None,
+            last_message: None,
+            events: Vec::new(),
+        };
+        match birth.first_pass {
+            FirstPass::WhenTold => {}
+            FirstPass::Now => state.set_timer(Phase::Waiting, Duration::ZERO),
+            FirstPass::After(turn) => state.set_timer(Phase::Waiting, turn),
+        }
+        state.publish();
+        Ok(state)
+    }
+
+    async fn post_start(&self, _myself: ActorRef<Message>, state: &mut State) -> Result<(), ActorProcessingErr> {
+        if state.next_wake.is_some_and(|wake| wake <= state.environment.ambient.now()) {
+            state.start_pass();
+        }
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        myself: ActorRef<Message>,
+        message: Message,
+        state: &mut State,
+    ) -> Result<(), ActorProcessingErr> {
+        if state.node.taken() {
+            state.reread = true;
+            state.wake();
+        }
+        let word = message.word();
+        match message {
+            Message::Inspect(reply) => {
+                let _ = reply.send(state.node.snapshot());
+                return Ok(());
+            }
+            Message::PassFinished(report) => return state.pass_finished(&myself, *report),
+            Message::Removed => {
+                state.cancel_pass();
+                myself.stop(None);
+                return Ok(());
+            }
+            _ if state.running.is_some() && sabotage::is_on(Defect::LoseWakesDuringPass) => {}
+            Message::Changed(record) => state.changed(&record),
+            Message::Referenced | Message::ChildGone(_) if !state.record.metadata.is_deleting() => {}
+            Message::Referenced | Message::ChildGone(_) | Message::DependencyMoved(_) => {
+                state.attempt = 0;
+                state.wake();
+            }
+            Message::Observed(observation) => state.observed(observation),
+            Message::TimerFired(token) => {
+                if token == state.token && state.timer_set {
+                    state.timer_set = false;
+                    state.wake();
+                }
+            }
+            Message::Reconcile => {
+                state.attempt = 0;
+                state.reread = true;
+                state.unpark();
+                state.wake();
+            }
+        }
+        state.last_message = Some(word);
+        Ok(())
+    }
+}
+
+impl State {
+    /// The store holds this now.
+    fn changed(&mut self, record: &Arc<Record>) {
+        if record.metadata.incarnation != self.record.metadata.incarnation {
+            // A successor took the id: everything known is of its predecessor.
+            self.record = Arc::clone(record);
+            self.sequence = Sequence::default();
+            self.observation = None;
+        } else {
+            let news = record.revision > self.record.revision;
+            self.record = newest(&self.record, record);
+            if !news {
+                return;
+            }
+        }
+        self.attempt = 0;
+        self.unpark();
+        if self.running.as_ref().is_some_and(|running| running.revision < self.record.revision) {
+            self.cancel_pass();
+        }
+        self.wake();
+    }
+
+    /// Somebody looked at the cloud. Only what differs from the record, and is newer than it, is news.
+    fn observed(&mut self, observation: Observation) {
+        if observation.sequence <= self.sequence {
+            return;
+        }
+        self.sequence = observation.sequence;
+        let news = match &observation.sighting {
+            Sighting::Absent => (self.entry.is_realised)(&self.record),
+            Sighting::Present(fact) => match (self.entry.absorb)(&self.record, &self.record.detail, fact) {
+                Ok(absorbed) => absorbed.detail != self.record.detail || absorbed.trouble.is_some(),
+                Err(_) => true,
+            },
+        };
+        if news && self.phase != Phase::Parked {
+            self.observation = Some(observation);
+            self.attempt = 0;
+            self.wake();
+        }
+    }
+
+    /// Look at the resource: now, or after the pass that is running.
+    fn wake(&mut self) {
+        if self.running.is_some() {
+            self.dirty = true;
+        } else if self.phase != Phase::Parked {
+            self.start_pass();
+        }
+    }
+
+    fn unpark(&mut self) {
+        if self.phase == Phase::Parked {
+            self.phase = Phase::Waiting;
+        }
+    }
+
+    fn cancel_pass(&mut self) {
+        if let Some(running) = &self.running {
+            running.cancelled.cancel();
+        }
+    }
+
+    fn start_pass(&mut self) {
+        if self.environment.stopping.is_cancelled() {
+            return;
+        }
+        self.passes += 1;
+        self.dirty = false;
+        let cancelled = self.environment.stopping.child_token();
+        let start = Start {
+            record: Arc::clone(&self.record),
+            observation: self.observation.take(),
+            cancelled: cancelled.clone(),
+            attempt: self.attempt,
+            reread: std::mem::take(&mut self.reread),
+        };
+        self.running = Some(Running { cancelled, revision: self.record.revision });
+        let (environment, entry) = (Arc::clone(&self.environment), self.entry);
+        let (key, number) = (self.record.key, self.passes);
+        let (graph, panicked) = (self.environment.graph.clone(), self.environment.graph.clone());
+        let report =
+            move |ending, sequence| Message::PassFinished(Box::new(PassReport { pass: number, ending, sequence }));
+        let work = async move {
+            let finished = pass::run(&environment, entry, start).await;
+            graph.send(key, report(finished.ending, finished.sequence));
+        };
+        let on_panic = move |text| {
+            panicked.send(key, report(Ending::Panicked(text), None));
+        };
+        self.node.hold_pass(spawn_pass(&self.environment.passes, work, on_panic));
+        self.enter(Phase::Running);
+    }
+
+    fn pass_finished(&mut self, myself: &ActorRef<Message>, report: PassReport) -> Result<(), ActorProcessingErr> {
+        if report.pass != self.passes || self.running.is_none() {
+            return Ok(());
+        }
+        self.running = None;
+        self.sequence = self.sequence.max(report.sequence.unwrap_or_default());
+        match report.ending {
+            Ending::Panicked(text) => return Err(format!("a pass panicked: {text}").into()),
+            Ending::Removed => {
+                self.node.recovered();
+                myself.stop(None);
+                return Ok(());
+            }
+            Ending::Cancelled => self.dirty = true,
+            Ending::Concluded { outcome, record } => {
+                self.node.recovered();
+                self.record = newest(&self.record, &record);
+                self.follow(outcome);
+            }
+        }
+        if self.dirty {
+            self.unpark();
+            self.start_pass();
+        }
+        Ok(())
+    }
+
+    /// What an outcome leads to.
+    fn follow(&mut self, outcome: Outcome) {
+        let options = &self.environment.options;
+        self.waits_for.clear();
+        self.on_cloud = matches!(outcome, Outcome::Yield { on_cloud: true, .. });
+        if !matches!(outcome, Outcome::Retry { .. }) {
+            self.attempt = 0;
+        }
+        match outcome {
+            Outcome::Done => {
+                self.clear_timer();
+                self.events.drain(..self.events.len().saturating_sub(2));
+                self.note("done");
+                self.enter(Phase::Settled);
+            }
+            Outcome::Paused => {
+                self.clear_timer();
+                self.note("paused");
+                self.enter(Phase::Paused);
+            }
+            Outcome::Yield { message, waits_for, on_cloud, .. } => {
+                // What the cloud is busy with is polled for by the monitor; without it the wait is still short.
+                let wait = if on_cloud { options.poll_pending * 5 } else { options.safety_net };
+                self.waits_for = waits_for;
+                self.note(&message);
+                self.set_timer(Phase::Waiting, wait);
+            }
+            Outcome::Retry { message, after } => {
+                let backed_off = options.retry_first.saturating_mul(1 << self.attempt.min(8));
+                let wait = self.environment.ambient.jittered(backed_off.min(options.retry_longest));
+                self.attempt = self.attempt.saturating_add(1);
+                self.note(&message);
+                self.set_timer(Phase::Retrying, wait.max(after.unwrap_or_default()));
+            }
+            Outcome::UserActionRequired { message, .. } | Outcome::Terminal { message, .. } => {
+                self.clear_timer();
+                self.note(&message);
+                self.enter(Phase::Parked);
+            }
+        }
+    }
+
+    fn set_timer(&mut self, phase: Phase, after: Duration) {
+        self.token = TimerToken(self.token.0 + 1);
+        self.timer_set = true;
+        self.next_wake = Some(self.environment.ambient.now() + after);
+        if !after.is_zero() {
+            self.environment.graph.timers().set(self.record.key, self.token, after);
+        }
+        self.enter(phase);
+    }
+
+    fn clear_timer(&mut self) {
+        if std::mem::take(&mut self.timer_set) {
+            self.environment.graph.timers().cancel(self.record.key);
+        }
+        self.next_wake = None;
+    }
+
+    fn note(&mut self, text: &str) {
+        if self.events.last().is_some_and(|last| &*last.text == text) {
+            return;
+        }
+        if self.events.len() >= EVENTS_MAX {
+            self.events.remove(0);
+        }
+        self.events.push(Event { at: self.environment.ambient.now(), text: text.into() });
+    }
+
+    fn enter(&mut self, phase: Phase) {
+        self.phase = phase;
+        self.publish();
+    }
+
+    fn publish(&self) {
+        let metadata = &self.record.metadata;
+        self.node.publish(Snapshot {
+            key: self.record.key,
+            incarnation: Some(metadata.incarnation),
+            phase: self.phase.clone(),
+            name: Some(metadata.name.as_str().into()),
+            region: metadata.placement.region,
+            owner: metadata.owner,
+            generation: metadata.generation,
+            deleting: metadata.is_deleting(),
+            conditions: self.record.conditions.clone(),
+            realised: (self.entry.is_realised)(&self.record),
+            passes: self.passes,
+            last_message: self.last_message,
+            next_wake: self.next_wake,
+            on_cloud: self.on_cloud,
+            waits_for: self.waits_for.clone(),
+            events: self.events.clone(),
+        });
+    }
+}
+
+/// The newer half of each: intent and status are written by different hands and arrive by different ways.
+fn newest(one: &Arc<Record>, other: &Arc<Record>) -> Arc<Record> {
+    let (intent, status) = (
+        if other.revision > one.revision { other } else { one },
+        if other.status_revision > one.status_revision { other } else { one },
+    );
+    if Arc::ptr_eq(intent, status) {
+        return Arc::clone(intent);
+    }
+    let mut merged = Record::clone(intent);
+    merged.conditions = status.conditions.clone();
+    merged.detail = status.detail.clone();
+    merged.status_revision = status.status_revision;
+    Arc::new(merged)
+}

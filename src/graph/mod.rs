@@ -1,0 +1,292 @@
+//! Who is where and who needs whom: the registry of live actors, their subscriptions and the shared timers.
+//!
+//! Nothing holds on to an actor's reference: an actor that failed has a new one. Everybody sends by [`Key`], through
+//! the [`Graph`], which finds the actor of the moment. A message to nobody is not an error: every message is a
+//! stimulus to look again, and an actor looks when it starts.
+//!
+//! # Guarantees
+//! - A mailbox holds at most [`MAILBOX_MAX`] messages. Past that, messages are folded into one note that something
+//!   was missed, which the actor treats as a reason to read everything again. So no wake is lost by being bounded.
+//! - No lock of the registry is held across an await, and no decision iterates it: whoever needs a set of nodes
+//!   takes a sorted copy.
+
+pub mod message;
+pub mod outcome;
+pub mod snapshot;
+pub mod timers;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use dashmap::DashMap;
+use futures_util::future::BoxFuture;
+use ractor::{ActorCell, ActorRef, SpawnErr};
+use tokio::task::JoinHandle;
+
+use crate::model::ids::{Incarnation, Key, RegionId};
+use crate::model::record::Record;
+use message::Message;
+use snapshot::Snapshot;
+use timers::Timers;
+
+/// How many messages may wait for one actor. A settled actor handles thousands a second, so a longer queue would
+/// only hold stale news; a much shorter one would fold ordinary bursts (a poll beside a status write) together.
+pub const MAILBOX_MAX: u64 = 256;
+
+/// Something a supervisor keeps running that is not a resource: a pool, a monitor, the dispatcher.
+pub trait Service: Send + Sync {
+    fn name(&self) -> &'static str;
+    /// Starts it, or starts it again.
+    fn spawn(&self, supervisor: ActorCell) -> BoxFuture<'_, Result<ActorCell, SpawnErr>>;
+}
+
+/// How a resource stands, for those who wait for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    Unknown,
+    NotReady,
+    Ready,
+    Failed,
+    Deleting,
+}
+
+impl Standing {
+    fn of(record: &Record) -> Self {
+        if record.metadata.is_deleting() {
+            Self::Deleting
+        } else if record.conditions.is_available() {
+            Self::Ready
+        } else if record.conditions.has_failed() {
+            Self::Failed
+        } else {
+            Self::NotReady
+        }
+    }
+}
+
+/// Everything known of one place in the graph, whether its actor lives or is between two lives.
+pub struct Node {
+    key: Key,
+    actor: Mutex<Option<ActorRef<Message>>>,
+    /// Sent and not yet handled.
+    depth: AtomicU64,
+    /// A message was folded because the mailbox was full.
+    missed: AtomicBool,
+    /// Failures since the last pass that ended well.
+    failures: AtomicU32,
+    restarts: AtomicU64,
+    /// The pass that is running. Held here and not by the actor, so that the supervisor can end it when the actor
+    /// is no more.
+    pass: Mutex<Option<JoinHandle<()>>>,
+    snapshot: Mutex<Arc<Snapshot>>,
+    /// Who waits for this resource to become ready, to fail or to go.
+    dependants: Mutex<BTreeSet<Key>>,
+    /// How it stood when they were last told.
+    announced: Mutex<Standing>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Node {
+    fn new(key: Key) -> Self {
+        Self {
+            key,
+            actor: Mutex::new(None),
+            depth: AtomicU64::new(0),
+            missed: AtomicBool::new(false),
+            failures: AtomicU32::new(0),
+            restarts: AtomicU64::new(0),
+            pass: Mutex::new(None),
+            snapshot: Mutex::new(Arc::new(Snapshot::unborn(key))),
+            dependants: Mutex::new(BTreeSet::new()),
+            announced: Mutex::new(Standing::Unknown),
+        }
+    }
+
+    #[must_use]
+    pub const fn key(&self) -> Key {
+        self.key
+    }
+
+    /// A new life: the old mailbox and all that waited in it are gone.
+    pub fn born(&self, actor: ActorRef<Message>) {
+        self.depth.store(0, Ordering::Relaxed);
+        *locked(&self.actor) = Some(actor);
+    }
+
+    pub fn dead(&self) {
+        *locked(&self.actor) = None;
+    }
+
+    pub fn actor(&self) -> Option<ActorRef<Message>> {
+        locked(&self.actor).clone()
+    }
+
+    /// Called by the actor as it takes a message; tells whether messages were folded since the last one.
+    pub fn taken(&self) -> bool {
+        let _ = self.depth.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |depth| Some(depth.saturating_sub(1)));
+        self.missed.swap(false, Ordering::Relaxed)
+    }
+
+    pub fn depth(&self) -> u64 {
+        self.depth.load(Ordering::Relaxed)
+    }
+
+    pub fn publish(&self, snapshot: Snapshot) {
+        *locked(&self.snapshot) = Arc::new(snapshot);
+    }
+
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        locked(&self.snapshot).clone()
+    }
+
+    pub fn hold_pass(&self, pass: JoinHandle<()>) {
+        *locked(&self.pass) = Some(pass);
+    }
+
+    pub fn take_pass(&self) -> Option<JoinHandle<()>> {
+        locked(&self.pass).take()
+    }
+
+    /// One more failure in a row; returns how many.
+    pub fn failed(&self) -> u32 {
+        self.failures.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    pub fn recovered(&self) {
+        self.failures.store(0, Ordering::Relaxed);
+    }
+
+    pub fn failures(&self) -> u32 {
+        self.failures.load(Ordering::Relaxed)
+    }
+
+    pub fn restarted(&self) {
+        self.restarts.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn restarts(&self) -> u64 {
+        self.restarts.load(Ordering::Relaxed)
+    }
+
+    /// Does the record stand otherwise than those who wait for it were last told?
+    pub fn announces(&self, record: &Record) -> bool {
+        let standing = Standing::of(record);
+        std::mem::replace(&mut *locked(&self.announced), standing) != standing
+    }
+
+    pub fn dependants(&self) -> Vec<Key> {
+        locked(&self.dependants).iter().copied().collect()
+    }
+
+    fn send(&self, message: Message) -> bool {
+        let Some(actor) = self.actor() else { return false };
+        if !message.is_answer() && self.depth.load(Ordering::Relaxed) >= MAILBOX_MAX {
+            self.missed.store(true, Ordering::Relaxed);
+            return true;
+        }
+        self.depth.fetch_add(1, Ordering::Relaxed);
+        actor.send_message(message).is_ok()
+    }
+}
+
+/// The registry. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Graph {
+    nodes: Arc<DashMap<Key, Arc<Node>>>,
+    timers: Timers,
+}
+
+impl Graph {
+    /// Starts the shared timers on the current runtime.
+    #[must_use]
+    pub fn start() -> Self {
+        let nodes: Arc<DashMap<Key, Arc<Node>>> = Arc::new(DashMap::new());
+        let targets = Arc::clone(&nodes);
+        let timers = Timers::start(move |key, token| {
+            if let Some(node) = targets.get(&key).map(|node| Arc::clone(&node)) {
+                node.send(Message::TimerFired(token));
+            }
+        });
+        Self { nodes, timers }
+    }
+
+    #[must_use]
+    pub fn timers(&self) -> &Timers {
+        &self.timers
+    }
+
+    #[must_use]
+    pub fn node(&self, key: Key) -> Option<Arc<Node>> {
+        self.nodes.get(&key).map(|node| Arc::clone(&node))
+    }
+
+    /// The place of `key`, made if need be.
+    #[must_use]
+    pub fn ensure(&self, key: Key) -> Arc<Node> {
+        Arc::clone(&self.nodes.entry(key).or_insert_with(|| Arc::new(Node::new(key))))
+    }
+
+    /// The resource is gone for good.
+    pub fn remove(&self, key: Key) {
+        self.timers.cancel(key);
+        self.nodes.remove(&key);
+    }
+
+    /// Delivers to the actor of the moment; tells whether there is one.
+    pub fn send(&self, key: Key, message: Message) -> bool {
+        self.node(key).is_some_and(|node| node.send(message))
+    }
+
+    /// `waiter` wants to hear when `target` becomes ready, fails or goes.
+    pub fn subscribe(&self, target: Key, waiter: Key) {
+        locked(&self.ensure(target).dependants).insert(waiter);
+    }
+
+    pub fn unsubscribe(&self, target: Key, waiter: Key) {
+        if let Some(node) = self.node(target) {
+            locked(&node.dependants).remove(&waiter);
+        }
+    }
+
+    /// Every node, sorted: for inspection, monitors and the invariants.
+    #[must_use]
+    pub fn nodes(&self) -> Vec<Arc<Node>> {
+        let mut nodes = self.nodes.iter().map(|entry| Arc::clone(entry.value())).collect::<Vec<_>>();
+        nodes.sort_by_key(|node| node.key);
+        nodes
+    }
+
+    /// What a region should have, sorted, as its actors last published it.
+    #[must_use]
+    pub fn of_region(&self, region: RegionId) -> Vec<Arc<Snapshot>> {
+        let mut members = self
+            .nodes
+            .iter()
+            .map(|entry| entry.value().snapshot())
+            .filter(|snapshot| snapshot.region == Some(region))
+            .collect::<Vec<_>>();
+        members.sort_by_key(|snapshot| snapshot.key);
+        members
+    }
+
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Whether `incarnation` is the one that lives at `key`.
+    #[must_use]
+    pub fn is_current(&self, key: Key, incarnation: Incarnation) -> bool {
+        self.node(key).is_some_and(|node| node.snapshot().incarnation == Some(incarnation))
+    }
+}

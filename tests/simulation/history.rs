@@ -1,0 +1,304 @@
+//! A seeded history: what several tenants, operators, bad luck and the machine do, one after the other.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use regent::graph::message::Message;
+use regent::model::ids::{Key, Kind, NetworkId, RegionId};
+use regent::providers::simulated::api::SimulatedHandle;
+use regent::providers::simulated::call::CloudError;
+use regent::providers::simulated::engine::backdoor::BackdoorChange;
+use regent::providers::simulated::engine::faults::{CallPattern, Effect, Fault, PartialForm};
+use regent::supervision::inspection::{Inspection, OperatorVerb};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::world::{Life, World};
+
+/// What the harness knows of a network that it asked for. `None` where a request died with the process and its
+/// outcome is unknown.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub name: String,
+    pub tenant: usize,
+    pub region: RegionId,
+    /// The last accepted name servers; `None`: an update is in doubt.
+    pub dns: Option<Vec<String>>,
+    /// `Some(true)`: deletion was accepted; `None`: in doubt.
+    pub deleted: Option<bool>,
+    pub references: BTreeSet<String>,
+    /// References whose outcome is in doubt.
+    pub doubtful: BTreeSet<String>,
+    pub paused: bool,
+}
+
+/// The harness' side of a history.
+#[derive(Default)]
+pub struct Ledger {
+    pub networks: BTreeMap<Uuid, Known>,
+    /// Creations that died on the way: the network may or may not be there.
+    pub doubtful: BTreeMap<String, (usize, RegionId, Vec<String>)>,
+    pub operations: u64,
+    pub faults: u64,
+    named: u64,
+}
+
+/// What can happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deed {
+    Create,
+    Update,
+    Delete,
+    AddReference,
+    RemoveReference,
+    Fault,
+    Backdoor,
+    Reconcile,
+    PauseOrResume,
+    Wait,
+}
+
+const WEIGHTS: [(Deed, u32); 10] = [
+    (Deed::Create, 24),
+    (Deed::Update, 12),
+    (Deed::Delete, 18),
+    (Deed::AddReference, 6),
+    (Deed::RemoveReference, 6),
+    (Deed::Fault, 8),
+    (Deed::Backdoor, 4),
+    (Deed::Reconcile, 4),
+    (Deed::PauseOrResume, 4),
+    (Deed::Wait, 14),
+];
+
+pub fn draw(random: &mut fastrand::Rng) -> Deed {
+    let total = WEIGHTS.iter().map(|(_, weight)| weight).sum();
+    let mut at = random.u32(0..total);
+    for (deed, weight) in WEIGHTS {
+        if at < weight {
+            return deed;
+        }
+        at -= weight;
+    }
+    Deed::Wait
+}
+
+/// Does one deed. What is in doubt is noted before the request is sent, and settled by its answer.
+pub async fn perform(deed: Deed, world: &World, life: &Life, ledger: &mut Ledger, random: &mut fastrand::Rng) {
+    ledger.operations += 1;
+    match deed {
+        Deed::Create => create(world, life, ledger, random).await,
+        Deed::Update => update(life, ledger, random).await,
+        Deed::Delete => {
+            if let Some(id) = any_live(ledger, random) {
+                delete(life, ledger, id).await;
+            }
+        }
+        Deed::AddReference => {
+            if let Some(id) = any_live(ledger, random) {
+                let holder = format!("computeinstances.compute.example.org/{}", Uuid::from_u128(random.u128(..) | 1));
+                refer(life, ledger, id, &holder, true).await;
+            }
+        }
+        Deed::RemoveReference => {
+            let held = ledger.networks.iter().filter_map(|(id, known)| Some((*id, known.references.first()?.clone())));
+            let held = held.collect::<Vec<_>>();
+            if let Some((id, holder)) = pick(&held, random) {
+                refer(life, ledger, id, &holder, false).await;
+            }
+        }
+        Deed::Fault => fault(world, life, ledger, random).await,
+        Deed::Backdoor => backdoor(world, life, random).await,
+        Deed::Reconcile => {
+            if let Some(id) = any_live(ledger, random) {
+                life.supervision.environment().graph.send(network(id), Message::Reconcile);
+            }
+        }
+        Deed::PauseOrResume => {
+            if let Some(id) = any_live(ledger, random) {
+                pause_or_resume(life, ledger, id).await;
+            }
+        }
+        Deed::Wait => tokio::time::sleep(Duration::from_millis(random.u64(0..8000))).await,
+    }
+    tokio::time::sleep(Duration::from_millis(random.u64(0..120))).await;
+}
+
+pub fn network(id: Uuid) -> Key {
+    NetworkId(id).key()
+}
+
+fn pick<T: Clone>(from: &[T], random: &mut fastrand::Rng) -> Option<T> {
+    if from.is_empty() { None } else { Some(from[random.usize(0..from.len())].clone()) }
+}
+
+fn any_live(ledger: &Ledger, random: &mut fastrand::Rng) -> Option<Uuid> {
+    let live = ledger.networks.iter().filter(|(_, known)| known.deleted == Some(false)).map(|(id, _)| *id);
+    pick(&live.collect::<Vec<_>>(), random)
+}
+
+fn servers(random: &mut fastrand::Rng) -> Vec<String> {
+    (0..random.usize(0..3)).map(|_| Ipv4Addr::from(random.u32(..)).to_string()).collect()
+}
+
+async fn create(world: &World, life: &Life, ledger: &mut Ledger, random: &mut fastrand::Rng) {
+    ledger.named += 1;
+    let name = format!("network-{}", ledger.named);
+    let tenant = random.usize(0..world.tenants.len());
+    let region = world.regions()[random.usize(0..world.regions().len())];
+    let dns = servers(random);
+    ledger.doubtful.insert(name.clone(), (tenant, region, dns.clone()));
+    let body = json!({
+        "metadata": {"name": name},
+        "spec": {
+            "organizationId": world.tenants[tenant].organization,
+            "projectId": world.tenants[tenant].project,
+            "regionId": region,
+            "prefix": "10.1.0.0/24",
+            "dnsNameservers": dns,
+        },
+    });
+    let (status, answer) = life.request("POST", "/api/v2/networks", Some(body)).await;
+    ledger.doubtful.remove(&name);
+    match status {
+        StatusCode::CREATED => {
+            let id = id_of(&answer);
+            ledger.networks.insert(
+                id,
+                Known {
+                    name,
+                    tenant,
+                    region,
+                    dns: Some(dns),
+                    deleted: Some(false),
+                    references: BTreeSet::new(),
+                    doubtful: BTreeSet::new(),
+                    paused: false,
+                },
+            );
+        }
+        StatusCode::FORBIDDEN => {
+            let text = answer["error_description"].as_str().unwrap_or_default();
+            assert!(text.contains("exceed quota"), "a create was refused for another reason than quota: {answer}");
+        }
+        other => panic!("a create was answered {other}: {answer}"),
+    }
+}
+
+pub fn id_of(answer: &Value) -> Uuid {
+    answer["metadata"]["id"].as_str().and_then(|id| id.parse().ok()).unwrap_or_else(|| panic!("no id in {answer}"))
+}
+
+async fn update(life: &Life, ledger: &mut Ledger, random: &mut fastrand::Rng) {
+    let Some(id) = any_live(ledger, random) else { return };
+    let known = ledger.networks.get_mut(&id).expect("picked from it");
+    let dns = servers(random);
+    let before = known.dns.take();
+    let body = json!({"metadata": {"name": known.name}, "spec": {"dnsNameservers": dns}});
+    let (status, answer) = life.request("PUT", &format!("/api/v2/networks/{id}"), Some(body)).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
+    assert_eq!(answer["spec"]["dnsNameservers"], json!(dns), "an update is read back at once (before: {before:?})");
+    ledger.networks.get_mut(&id).expect("still there").dns = Some(dns);
+}
+
+pub async fn delete(life: &Life, ledger: &mut Ledger, id: Uuid) {
+    let known = ledger.networks.get_mut(&id).expect("known");
+    let refused = !known.references.is_empty();
+    let in_doubt = !known.doubtful.is_empty();
+    known.deleted = if refused { Some(false) } else { None };
+    let (status, answer) = life.request("DELETE", &format!("/api/v2/networks/{id}"), None).await;
+    let known = ledger.networks.get_mut(&id).expect("known");
+    match status {
+        StatusCode::ACCEPTED => {
+            assert!(!refused, "{id} was marked for deletion although it is referred to");
+            known.deleted = Some(true);
+        }
+        StatusCode::FORBIDDEN => {
+            assert!(answer["error_description"].as_str().is_some_and(|text| text.contains("in use")), "{answer}");
+            assert!(refused || in_doubt, "{id} was refused deletion although nobody refers to it");
+            known.deleted = Some(false);
+        }
+        other => panic!("a delete was answered {other}: {answer}"),
+    }
+}
+
+pub async fn refer(life: &Life, ledger: &mut Ledger, id: Uuid, holder: &str, add: bool) {
+    let known = ledger.networks.get_mut(&id).expect("known");
+    known.references.remove(holder);
+    known.doubtful.insert(holder.to_owned());
+    let path = format!("/api/v2/networks/{id}/references/{}", holder.replace('/', "%2F"));
+    let (method, expected) = if add { ("PUT", StatusCode::CREATED) } else { ("DELETE", StatusCode::NO_CONTENT) };
+    let (status, answer) = life.request(method, &path, None).await;
+    assert_eq!(status, expected, "{method} {path}: {answer}");
+    let known = ledger.networks.get_mut(&id).expect("known");
+    known.doubtful.remove(holder);
+    if add {
+        known.references.insert(holder.to_owned());
+    }
+}
+
+async fn pause_or_resume(life: &Life, ledger: &mut Ledger, id: Uuid) {
+    let known = ledger.networks.get_mut(&id).expect("known");
+    let verb = if known.paused { OperatorVerb::Resume } else { OperatorVerb::Pause };
+    // An actor that has not started yet cannot be spoken to; the operator would try again.
+    if life.supervision.inspector().verb(network(id), verb).await.is_ok() {
+        known.paused = !known.paused;
+    }
+}
+
+async fn fault(world: &World, life: &Life, ledger: &mut Ledger, random: &mut fastrand::Rng) {
+    ledger.faults += 1;
+    let regions = world.regions();
+    let handle = life.clouds.handle(regions[random.usize(0..regions.len())]).expect("a simulated region");
+    let everything = CallPattern::default();
+    let changes = CallPattern { mutating: Some(true), ..CallPattern::default() };
+    let (matching, effect) = match random.u32(0..13) {
+        0 => (everything, Effect::Error { error: CloudError::Unavailable }),
+        1 => (everything, Effect::TimeOut { after_ms: random.u64(100..20_000) }),
+        2 => (everything, Effect::Hang),
+        3 | 4 => (changes, Effect::LostAnswer { after_ms: random.u64(0..3000) }),
+        5 => (changes, Effect::PartialCreate { form: PartialForm::Incomplete }),
+        6 => (changes, Effect::PartialCreate { form: PartialForm::Errored }),
+        7 => (CallPattern::operation("list-networks"), Effect::Stale { age_ms: random.u64(1000..60_000) }),
+        8 => (everything, Effect::Slow { delay_ms: random.u64(10..5000) }),
+        9 => (everything, Effect::Throttle { retry_after_ms: Some(random.u64(100..5000)) }),
+        10 => (changes, Effect::StuckDelete { for_ms: Some(random.u64(1000..30_000)) }),
+        11 => (changes, Effect::StuckCreate { for_ms: Some(random.u64(1000..30_000)) }),
+        _ => (CallPattern { mutating: Some(false), ..everything }, Effect::Error { error: CloudError::Unavailable }),
+    };
+    let fault = Fault { matching, effect, times: Some(random.u32(1..4)), probability: None };
+    handle.add_faults(vec![fault]).await.expect("takes faults");
+}
+
+/// Something is deleted or changed in the cloud without asking us.
+async fn backdoor(world: &World, life: &Life, random: &mut fastrand::Rng) {
+    let regions = world.regions();
+    let handle = life.clouds.handle(regions[random.usize(0..regions.len())]).expect("a simulated region");
+    let inventory = handle.inventory().await.expect("books");
+    let change = if random.bool() {
+        pick(&inventory.networks, random).map(|object| BackdoorChange::Delete { id: object.id })
+    } else {
+        pick(&inventory.subnets, random).map(|object| BackdoorChange::SetSubnet {
+            id: object.id,
+            dns_nameservers: vec![Ipv4Addr::new(6, 6, 6, 6)],
+            routes: vec![],
+        })
+    };
+    if let Some(change) = change {
+        let _ = handle.change_directly(change).await;
+    }
+}
+
+/// Nothing goes wrong any more.
+pub async fn calm(world: &World, life: &Life) {
+    for region in world.regions() {
+        let handle = life.clouds.handle(region).expect("a simulated region");
+        handle.clear_faults().await.expect("clears");
+        handle.change_directly(BackdoorChange::Release { id: None }).await.expect("releases");
+    }
+}
+
+/// Kinds whose actors must be at rest at a quiet point.
+pub const KINDS: [Kind; 2] = [Kind::Identity, Kind::Network];

@@ -1,0 +1,312 @@
+//! What must be true: always, and once everything is quiet.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use regent::graph::message::Message;
+use regent::graph::snapshot::Phase;
+use regent::model::edge::Holder;
+use regent::model::ids::{Key, Kind, OrganizationId};
+use regent::model::network::Network;
+use regent::model::record::Record;
+use regent::providers::simulated::api::SimulatedHandle;
+use regent::store::{Filter, Pages, Store};
+use std::sync::Arc;
+use uuid::Uuid;
+
+use super::history::{KINDS, Ledger};
+use super::world::{Life, World};
+
+/// How long, in virtual time, everything may take to come to rest once nothing goes wrong any more.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// Waits until no actor has anything left to do.
+pub async fn quiet(life: &Life) -> Result<(), String> {
+    let graph = &life.supervision.environment().graph;
+    let began = tokio::time::Instant::now();
+    // Long enough for the monitors to have looked once since things calmed down.
+    tokio::time::sleep(Duration::from_secs(45)).await;
+    loop {
+        let busy = graph.nodes().into_iter().filter(|node| {
+            let snapshot = node.snapshot();
+            let resting = match snapshot.phase {
+                Phase::Settled | Phase::Paused => true,
+                // A deletion that waits for somebody who still uses the resource is at rest too.
+                Phase::Waiting => snapshot.deleting && !snapshot.on_cloud && snapshot.waits_for.is_empty(),
+                _ => false,
+            };
+            !resting && KINDS.contains(&node.key().kind)
+        });
+        let busy = busy.map(|node| (node.key(), node.snapshot())).collect::<Vec<_>>();
+        if busy.is_empty() && life.supervision.environment().passes.now() == 0 {
+            return Ok(());
+        }
+        if began.elapsed() > PATIENCE {
+            let (key, snapshot) = &busy[0];
+            return Err(format!("{} actors never came to rest; {key}: {snapshot:?}", busy.len()));
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+async fn stored(store: &dyn Store, kind: Kind) -> BTreeMap<Uuid, Arc<Record>> {
+    let mut all = BTreeMap::new();
+    let mut pages = Pages::of(store, Filter::of(kind));
+    while let Some(records) = pages.next().await.expect("reads") {
+        all.extend(records.into_iter().map(|record| (record.key.id, record)));
+    }
+    all
+}
+
+macro_rules! ensure {
+    ($holds:expr, $($text:tt)+) => {
+        if !$holds {
+            return Err(format!($($text)+));
+        }
+    };
+}
+
+/// Holds at every moment: whatever the cloud has of ours is referred to and paid for.
+pub async fn always(world: &World, store: &dyn Store) -> Result<(), String> {
+    let charged = store.allocations().await.map_err(|error| error.to_string())?;
+    let charged = charged.into_iter().map(|allocation| allocation.holder).collect::<BTreeSet<Key>>();
+    let mut held = BTreeSet::new();
+    for tenant in &world.tenants {
+        held.extend(store.references(tenant.project.key()).await.map_err(|error| error.to_string())?);
+    }
+    for kept in world.clouds.values() {
+        let inventory = {
+            let mut kept = kept.lock().unwrap();
+            let now = regent::model::ambient::Clock::now(&*world.clock);
+            kept.cloud.inventory(now)
+        };
+        for object in &inventory.identities {
+            let Some(marks) = object.marks else { continue };
+            let holder = Holder::Resource(Key::new(Kind::Identity, marks.id));
+            ensure!(held.contains(&holder), "the cloud has principal {} but its project is not held", marks.id);
+        }
+        for object in &inventory.networks {
+            let Some(marks) = object.marks else { continue };
+            let key = Key::new(Kind::Network, marks.id);
+            ensure!(charged.contains(&key), "the cloud has network {} but nobody is charged for it", marks.id);
+        }
+    }
+    Ok(())
+}
+
+/// Holds once everything is quiet: the cloud has exactly what is stored, and what is stored is what was accepted.
+pub async fn at_rest(world: &World, life: &Life, ledger: &mut Ledger) -> Result<(), String> {
+    let networks = stored(&*life.store, Kind::Network).await;
+    let identities = stored(&*life.store, Kind::Identity).await;
+    accepted_is_durable(&networks, ledger)?;
+    cloud_is_as_stored(world, life, &networks, &identities).await?;
+    books_are_even(world, life, &networks, &identities).await?;
+    actors_are_well(life, &networks, &identities)?;
+    always(world, &*life.store).await
+}
+
+fn accepted_is_durable(networks: &BTreeMap<Uuid, Arc<Record>>, ledger: &mut Ledger) -> Result<(), String> {
+    for (id, record) in networks {
+        if ledger.networks.contains_key(id) {
+            continue;
+        }
+        let name = &record.metadata.name;
+        let Some((tenant, region, dns)) = ledger.doubtful.remove(name) else {
+            return Err(format!("network {id} ({name}) is stored but nobody asked for it"));
+        };
+        let known = super::history::Known {
+            name: name.clone(),
+            tenant,
+            region,
+            dns: Some(dns),
+            deleted: Some(false),
+            references: BTreeSet::new(),
+            doubtful: BTreeSet::new(),
+            paused: false,
+        };
+        ledger.networks.insert(*id, known);
+    }
+    ledger.doubtful.clear();
+    let mut gone = Vec::new();
+    for (id, known) in &mut ledger.networks {
+        let record = networks.get(id);
+        match (known.deleted, record) {
+            (Some(false), None) => return Err(format!("network {id} was accepted and is lost")),
+            (Some(true), Some(record)) => {
+                ensure!(record.metadata.is_deleting(), "the accepted deletion of {id} is lost");
+                ensure!(!known.doubtful.is_empty(), "{id} is at rest, but its deletion was accepted");
+            }
+            (_, None) => gone.push(*id),
+            (Some(false), Some(record)) => {
+                let spec = record.open::<Network>().map_err(|error| error.to_string())?.spec;
+                let stored = spec.dns_nameservers.iter().map(ToString::to_string).collect::<Vec<_>>();
+                match &known.dns {
+                    Some(dns) => ensure!(*dns == stored, "an accepted update of {id} is lost: {dns:?}, not {stored:?}"),
+                    None => known.dns = Some(stored),
+                }
+            }
+            (None, Some(record)) => known.deleted = Some(record.metadata.is_deleting()),
+        }
+    }
+    for id in gone {
+        ledger.networks.remove(&id);
+    }
+    Ok(())
+}
+
+async fn cloud_is_as_stored(
+    world: &World,
+    life: &Life,
+    networks: &BTreeMap<Uuid, Arc<Record>>,
+    identities: &BTreeMap<Uuid, Arc<Record>>,
+) -> Result<(), String> {
+    for region in world.regions() {
+        let inventory =
+            life.clouds.handle(region).expect("simulated").inventory().await.map_err(|error| error.to_string())?;
+        let here = |record: &Arc<Record>| record.metadata.placement.region == Some(region);
+        let wanted = |records: &BTreeMap<Uuid, Arc<Record>>| {
+            let here = records.values().filter(|record| here(record));
+            // A paused resource may have been paused before it was made.
+            let (must, may): (Vec<_>, Vec<_>) = here.partition(|record| !record.metadata.paused);
+            let ids = |records: Vec<&Arc<Record>>| records.iter().map(|record| record.key.id).collect::<BTreeSet<_>>();
+            (ids(must), ids(may))
+        };
+        let checks = [
+            ("principal", &inventory.identities, wanted(identities)),
+            ("user", &inventory.users, wanted(identities)),
+            ("network", &inventory.networks, wanted(networks)),
+            ("subnet", &inventory.subnets, wanted(networks)),
+            ("router", &inventory.routers, wanted(networks)),
+        ];
+        for (what, objects, (must, may)) in checks {
+            let mut seen = BTreeMap::<Uuid, usize>::new();
+            for object in objects.iter() {
+                let id = object.marks.ok_or_else(|| format!("an unmarked {what} in {region}"))?.id;
+                *seen.entry(id).or_default() += 1;
+                ensure!(must.contains(&id) || may.contains(&id), "the cloud leaked {what} {id} in {region}");
+            }
+            for (id, count) in &seen {
+                ensure!(*count == 1, "the cloud has {count} of {what} {id} in {region}");
+            }
+            for id in &must {
+                ensure!(seen.contains_key(id), "the cloud lacks {what} {id} in {region}");
+            }
+        }
+        let live = identities.values().filter(|record| here(record) && !record.metadata.paused).count();
+        ensure!(
+            inventory.credentials.len() >= live && inventory.credentials.len() <= inventory.users.len(),
+            "{} credentials for {live} principals in {region}",
+            inventory.credentials.len()
+        );
+        for network in networks.values().filter(|record| here(record) && !record.metadata.paused) {
+            let spec = network.open::<Network>().map_err(|error| error.to_string())?.spec;
+            let subnet =
+                inventory.subnets.iter().find(|object| object.marks.is_some_and(|marks| marks.id == network.key.id));
+            let subnet = serde_json::to_string(&subnet).expect("json");
+            for server in &spec.dns_nameservers {
+                ensure!(
+                    subnet.contains(&server.to_string()),
+                    "name server {server} of {} is not in the cloud",
+                    network.key
+                );
+            }
+            ensure!(!subnet.contains("6.6.6.6"), "drift of {} was not healed", network.key);
+        }
+        vlans_are_even(life, region, &inventory.vlans, networks).await?;
+    }
+    Ok(())
+}
+
+async fn vlans_are_even(
+    life: &Life,
+    region: regent::model::ids::RegionId,
+    used: &[regent::providers::simulated::engine::books::UsedVlan],
+    networks: &BTreeMap<Uuid, Arc<Record>>,
+) -> Result<(), String> {
+    let pool = format!("vlan/{region}");
+    let claims = life.store.claims().await.map_err(|error| error.to_string())?;
+    let claims = claims.into_iter().filter(|claim| claim.pool == pool).collect::<Vec<_>>();
+    for claim in &claims {
+        ensure!(
+            networks.contains_key(&claim.holder.id),
+            "VLAN {} is held by {} which is gone",
+            claim.number,
+            claim.holder
+        );
+    }
+    let claimed = claims.iter().map(|claim| claim.number).collect::<BTreeSet<_>>();
+    for vlan in used {
+        ensure!(claimed.contains(&vlan.segment.vlan.0), "the cloud uses VLAN {:?} that nobody claims", vlan.segment);
+    }
+    Ok(())
+}
+
+async fn books_are_even(
+    world: &World,
+    life: &Life,
+    networks: &BTreeMap<Uuid, Arc<Record>>,
+    identities: &BTreeMap<Uuid, Arc<Record>>,
+) -> Result<(), String> {
+    let allocations = life.store.allocations().await.map_err(|error| error.to_string())?;
+    let charged = allocations.iter().map(|allocation| allocation.holder.id).collect::<BTreeSet<_>>();
+    ensure!(charged == networks.keys().copied().collect(), "charges and networks differ: {charged:?}");
+    ensure!(world.disk.unfinished_batches() == 0, "a batch is neither finished nor undone");
+    for tenant in &world.tenants {
+        let mine = |record: &&Arc<Record>| record.metadata.placement.organization == Some(tenant.organization);
+        let expected = networks.values().filter(mine).count() as u64;
+        let usage = usage(life, tenant.organization).await;
+        ensure!(usage == expected, "usage {usage} for {expected} networks");
+        let holders = life.store.references(tenant.project.key()).await.map_err(|error| error.to_string())?;
+        let expected =
+            identities.values().filter(mine).map(|record| Holder::Resource(record.key)).collect::<BTreeSet<_>>();
+        ensure!(holders.iter().cloned().collect::<BTreeSet<_>>() == expected, "holders of the project: {holders:?}");
+    }
+    Ok(())
+}
+
+async fn usage(life: &Life, organization: OrganizationId) -> u64 {
+    life.store.usage(organization).await.expect("reads").iter().map(|usage| usage.used).sum()
+}
+
+fn actors_are_well(
+    life: &Life,
+    networks: &BTreeMap<Uuid, Arc<Record>>,
+    identities: &BTreeMap<Uuid, Arc<Record>>,
+) -> Result<(), String> {
+    let nodes = life.supervision.environment().graph.nodes();
+    let acting = nodes.iter().filter(|node| node.actor().is_some()).map(|node| node.key()).collect::<BTreeSet<_>>();
+    let stored = networks.values().chain(identities.values()).map(|record| record.key).collect::<BTreeSet<_>>();
+    ensure!(
+        acting == stored,
+        "actors and records differ: {:?}",
+        acting.symmetric_difference(&stored).collect::<Vec<_>>()
+    );
+    for node in &nodes {
+        let snapshot = node.snapshot();
+        let restless = matches!(snapshot.phase, Phase::Waiting | Phase::Retrying);
+        ensure!(!restless || snapshot.next_wake.is_some(), "{} waits for nothing", node.key());
+        ensure!(node.restarts() == 0, "the actor of {} failed", node.key());
+    }
+    Ok(())
+}
+
+/// Everything is looked at once more, and nothing is changed by it.
+pub async fn a_second_pass_changes_nothing(world: &World, life: &Life) -> Result<(), String> {
+    let before = mutations(world, life).await;
+    let graph = &life.supervision.environment().graph;
+    for node in graph.nodes() {
+        graph.send(node.key(), Message::Reconcile);
+    }
+    quiet(life).await?;
+    let after = mutations(world, life).await;
+    ensure!(before == after, "a second pass made {} changes", after - before);
+    Ok(())
+}
+
+async fn mutations(world: &World, life: &Life) -> u64 {
+    let mut total = 0;
+    for region in world.regions() {
+        total += life.clouds.handle(region).expect("simulated").counters().await.expect("books").mutations;
+    }
+    total
+}

@@ -1,0 +1,275 @@
+//! The whole control plane in one paused, single-threaded runtime: seeded histories, crashes, faults, invariants.
+//!
+//! A process is a runtime. It is killed by dropping the runtime with everything in it, at a point before or after
+//! something it does to its store or its cloud; the next process opens what it left. A seed that fails prints the
+//! line that replays it.
+
+mod crash;
+mod history;
+mod invariants;
+mod world;
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use regent::sabotage::{self, Defect};
+use regent::store::memory::Mode;
+
+use crash::{Arm, Table};
+use history::Ledger;
+use world::{Life, World};
+
+/// How many histories CI runs. Every crash point is aimed at several times.
+const CI_SEEDS: u64 = 500;
+const OPERATIONS: u64 = 110;
+const CRASHES: u64 = 5;
+const FAULTS_MIN: u64 = 5;
+
+/// Every point at which a process may die, as a sorted list. Written by the test that checks it.
+const GOLDEN: &str = "tests/simulation/crash-points.txt";
+
+/// What a history did, for the totals.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Summary {
+    trace: u64,
+    operations: u64,
+    crashes: u64,
+    faults: u64,
+    table: Table,
+}
+
+/// How one life ended.
+enum End {
+    Crashed,
+    Finished,
+}
+
+/// Runs the history of one seed to its end.
+fn run(seed: u64, target: Option<&str>) -> Result<Summary, String> {
+    let mut random = fastrand::Rng::with_seed(seed);
+    let mode = if seed.is_multiple_of(2) { Mode::Atomic } else { Mode::Saga };
+    let mut world = World::new(seed, mode);
+    let mut ledger = Ledger::default();
+    let mut crashes = 0;
+    // When each crash is armed, counted in operations.
+    let mut arms = (0..CRASHES).map(|_| random.u64(1..OPERATIONS)).collect::<Vec<_>>();
+    arms.sort_unstable();
+    runtime().block_on(world.furnish());
+    loop {
+        let runtime = runtime();
+        let end = runtime.block_on(async {
+            let points = std::sync::Arc::clone(&world.points);
+            let clock = std::sync::Arc::clone(&world.clock);
+            let end = tokio::select! {
+                biased;
+                () = points.death() => Ok(End::Crashed),
+                end = live(&mut world, &mut ledger, &mut random, &mut arms, target) => end.map(|()| End::Finished),
+            };
+            clock.life_ends();
+            end
+        })?;
+        drop(runtime);
+        match end {
+            End::Crashed => crashes += 1,
+            End::Finished => break,
+        }
+    }
+    let (trace, table) = (world.points.trace(), world.points.table());
+    Ok(Summary { trace, operations: ledger.operations, crashes, faults: ledger.faults, table })
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime")
+}
+
+/// One life: goes on with the history where the last one left it, then brings everything to rest and checks it.
+async fn live(
+    world: &mut World,
+    ledger: &mut Ledger,
+    random: &mut fastrand::Rng,
+    arms: &mut Vec<u64>,
+    target: Option<&str>,
+) -> Result<(), String> {
+    let life = world.begin_life().await;
+    while ledger.operations < OPERATIONS || ledger.faults < FAULTS_MIN {
+        if arms.first().is_some_and(|at| *at <= ledger.operations) {
+            arms.remove(0);
+            // One crash of each history aims at a point of its own; the others happen anywhere.
+            let name = target.filter(|_| arms.len().is_multiple_of(2)).map(str::to_owned);
+            let countdown = if name.is_some() { random.u64(1..4) } else { random.u64(1..60) };
+            world.points.arm(Arm { name, countdown });
+        }
+        let deed = history::draw(random);
+        history::perform(deed, world, &life, ledger, random).await;
+        invariants::always(world, &*life.store).await?;
+        if ledger.operations.is_multiple_of(40) && random.bool() {
+            rest(world, &life, ledger).await?;
+        }
+    }
+    if !arms.is_empty() {
+        arms.clear();
+        world.points.kill();
+        std::future::pending::<()>().await;
+    }
+    world.points.disarm();
+    rest(world, &life, ledger).await?;
+    invariants::a_second_pass_changes_nothing(world, &life).await?;
+    dismantle(world, &life, ledger).await?;
+    life.supervision.stop(std::time::Duration::from_secs(20)).await;
+    Ok(())
+}
+
+async fn rest(world: &World, life: &Life, ledger: &mut Ledger) -> Result<(), String> {
+    history::calm(world, life).await;
+    invariants::quiet(life).await?;
+    invariants::at_rest(world, life, ledger).await
+}
+
+/// Everything is deleted; nothing may be left anywhere.
+async fn dismantle(world: &World, life: &Life, ledger: &mut Ledger) -> Result<(), String> {
+    let ids = ledger.networks.keys().copied().collect::<Vec<_>>();
+    for id in ids {
+        let holders = {
+            let known = &ledger.networks[&id];
+            known.references.iter().chain(&known.doubtful).cloned().collect::<Vec<_>>()
+        };
+        for holder in holders {
+            history::refer(life, ledger, id, &holder, false).await;
+        }
+        history::delete(life, ledger, id).await;
+    }
+    rest(world, life, ledger).await?;
+    if ledger.networks.is_empty() { Ok(()) } else { Err(format!("{} networks are left", ledger.networks.len())) }
+}
+
+/// Runs a seed and turns a panic of the harness into a failure with the line that replays it.
+fn run_caught(seed: u64, target: Option<&str>, defect: Option<Defect>) -> Result<Summary, String> {
+    sabotage::set(defect);
+    let result = catch_unwind(AssertUnwindSafe(|| run(seed, target)));
+    sabotage::set(None);
+    let result = result.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        Err(text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned())).unwrap_or_default())
+    });
+    let aim = target.map(|target| format!(" REGENT_TARGET='{target}'")).unwrap_or_default();
+    result.map_err(|text| format!("seed {seed}: {text}\nreplay: REGENT_SEED={seed}{aim} tests/run simulation::replay"))
+}
+
+fn golden() -> Vec<String> {
+    std::fs::read_to_string(GOLDEN).unwrap_or_default().lines().map(str::to_owned).collect()
+}
+
+/// Runs seeds on all cores until one fails.
+fn run_all(seeds: std::ops::Range<u64>, defect: Option<Defect>) -> Result<Vec<Summary>, String> {
+    let targets = golden();
+    let next = AtomicU64::new(seeds.start);
+    let summaries = Mutex::new(Vec::new());
+    let failure = Mutex::new(None::<String>);
+    let threads = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while failure.lock().unwrap().is_none() {
+                    let seed = next.fetch_add(1, Ordering::Relaxed);
+                    if seed >= seeds.end {
+                        return;
+                    }
+                    let index = usize::try_from(seed / 2).expect("small");
+                    let target = if targets.is_empty() { None } else { Some(targets[index % targets.len()].as_str()) };
+                    match run_caught(seed, target, defect) {
+                        Ok(summary) => summaries.lock().unwrap().push(summary),
+                        Err(text) => *failure.lock().unwrap() = Some(text),
+                    }
+                }
+            });
+        }
+    });
+    match failure.into_inner().unwrap() {
+        Some(text) => Err(text),
+        None => Ok(summaries.into_inner().unwrap()),
+    }
+}
+
+#[test]
+fn histories_with_crashes_and_faults_end_with_everything_in_order() {
+    let began = std::time::Instant::now();
+    let summaries = run_all(0..CI_SEEDS, None).unwrap_or_else(|text| panic!("{text}"));
+    let mut table: Table = BTreeMap::new();
+    for summary in &summaries {
+        assert!(summary.operations >= 100 && summary.crashes >= CRASHES && summary.faults >= FAULTS_MIN, "{summary:?}");
+        for (name, visits) in &summary.table {
+            let total = table.entry(name.clone()).or_default();
+            total.passed += visits.passed;
+            total.died += visits.died;
+        }
+    }
+    let (operations, crashes) = summaries.iter().fold((0, 0), |(o, c), s| (o + s.operations, c + s.crashes));
+    println!("{} histories, {operations} operations, {crashes} crashes in {:?}", summaries.len(), began.elapsed());
+    for (name, visits) in &table {
+        println!("{:>9} passed {:>5} died  {name}", visits.passed, visits.died);
+    }
+    let reached = table.keys().cloned().collect::<Vec<_>>();
+    if std::env::var_os("REGENT_BLESS").is_some() {
+        std::fs::write(GOLDEN, reached.join("\n") + "\n").expect("writes");
+    }
+    assert_eq!(reached, golden(), "the crash points changed: run with REGENT_BLESS=1 and read the difference");
+    let never = table.iter().filter(|(_, visits)| visits.died == 0).map(|(name, _)| name).collect::<Vec<_>>();
+    assert!(never.is_empty(), "no process died at these points: {never:#?}");
+}
+
+#[test]
+fn a_seed_replays_to_the_same_history() {
+    for seed in [3, 4] {
+        let (first, second) = (run_caught(seed, None, None), run_caught(seed, None, None));
+        assert_eq!(first, second);
+        assert!(first.is_ok(), "{first:?}");
+    }
+}
+
+/// The harness is itself checked: each of these must make it fail.
+mod the_harness_catches {
+    use super::*;
+
+    fn caught(defect: Defect) {
+        match run_all(0..CI_SEEDS, Some(defect)) {
+            Err(text) => println!("{defect:?} was caught: {}", text.lines().next().unwrap_or_default()),
+            Ok(_) => panic!("{defect:?} went unnoticed in {CI_SEEDS} histories"),
+        }
+    }
+
+    #[test]
+    fn creating_on_any_lookup_error() {
+        caught(Defect::CreateOnAnyLookupError);
+    }
+
+    #[test]
+    fn releasing_references_early() {
+        caught(Defect::ReleaseReferencesEarly);
+    }
+
+    #[test]
+    fn releasing_quota_early() {
+        caught(Defect::ReleaseQuotaEarly);
+    }
+
+    #[test]
+    fn trusting_observations() {
+        caught(Defect::TrustObservations);
+    }
+
+    #[test]
+    fn losing_wakes_during_a_pass() {
+        caught(Defect::LoseWakesDuringPass);
+    }
+}
+
+/// Replays the seed in REGENT_SEED; without one it replays the first.
+#[test]
+fn replay() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let target = std::env::var("REGENT_TARGET").ok();
+    let summary = run_caught(number("REGENT_SEED").unwrap_or(0), target.as_deref(), None);
+    summary.unwrap_or_else(|text| panic!("{text}"));
+}
