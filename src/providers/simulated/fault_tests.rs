@@ -11,7 +11,7 @@ use super::engine::backdoor::BackdoorChange;
 use super::engine::faults::{CallPattern, Effect, FAULTS_MAX, Fault, PartialForm};
 use super::in_process::InProcess;
 use super::objects::{Body, ObjectId, ObjectKind, ObjectState};
-use super::testing::{Cut, cloud, face, new_object, object, objects, request, router_body, subnet_body};
+use super::testing::{Cut, ambient, cloud, face, new_object, object, objects, request, router_body, subnet_body};
 use crate::model::ids::OrganizationId;
 
 struct Bench {
@@ -20,7 +20,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self { face: face(&cloud(), Cut::never()) }
+        Self { face: face(&cloud(), &ambient(), Cut::never()) }
     }
 
     async fn with(faults: Vec<Fault>) -> Self {
@@ -321,8 +321,11 @@ async fn a_process_that_dies_before_the_deed_has_not_done_it_and_after_it_has() 
     for (point, projects) in [(1, 0), (2, 1)] {
         let kept = cloud();
         let cut = Cut::at(point);
-        let dying = face(&kept, Arc::clone(&cut));
+        let dying = face(&kept, &ambient(), Arc::clone(&cut));
         assert!(cut.run(dying.call(request(create()))).await.is_none());
-        assert_eq!(face(&kept, Cut::never()).inventory().await.expect("inventory").identities.len(), projects);
+        assert_eq!(
+            face(&kept, &ambient(), Cut::never()).inventory().await.expect("inventory").identities.len(),
+            projects
+        );
     }
 }

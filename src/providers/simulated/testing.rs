@@ -32,6 +32,7 @@ impl Clock for VirtualClock {
     }
 }
 
+/// One for each world: two of them would not agree on the time.
 pub fn ambient() -> Ambient {
     Ambient::seeded(Arc::new(VirtualClock(tokio::time::Instant::now())), 1)
 }
@@ -50,6 +51,10 @@ impl Cut {
 
     pub fn never() -> Arc<Self> {
         Self::at(u64::MAX)
+    }
+
+    pub const fn passed(&self) -> &AtomicU64 {
+        &self.passed
     }
 
     /// What the work came to, or nothing if the process died in it.
@@ -138,8 +143,8 @@ pub fn cloud() -> Arc<Mutex<Kept>> {
     Kept::in_memory(SimulatedCloud::new(1))
 }
 
-pub fn face(kept: &Arc<Mutex<Kept>>, interrupt: Arc<Cut>) -> InProcess {
-    InProcess::new(Arc::clone(kept), ambient(), interrupt, Duration::ZERO)
+pub fn face(kept: &Arc<Mutex<Kept>>, ambient: &Ambient, interrupt: Arc<Cut>) -> InProcess {
+    InProcess::new(Arc::clone(kept), ambient.clone(), interrupt, Duration::ZERO)
 }
 
 pub fn caller(epoch: u64) -> Caller {
