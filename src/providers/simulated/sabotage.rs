@@ -1,16 +1,23 @@
-//! Deliberately wrong behaviour, for proving that the simulation notices it.
+//! Deliberately wrong behaviour, for proving that the tests notice it.
 //!
-//! Only with the feature `sabotage`, which no release is built with, and then only once it is switched on.
+//! Only with the feature `sabotage`, which no release is built with, and then only for the thread that switched it on:
+//! a simulated process runs on one.
 
 #[cfg(feature = "sabotage")]
 mod switch {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::cell::Cell;
+
+    thread_local! {
+        static CREATE_ON_ANY_LOOKUP_ERROR: Cell<bool> = const { Cell::new(false) };
+    }
 
     /// Take a look-up that failed for "not found" (B1).
-    pub static CREATE_ON_ANY_LOOKUP_ERROR: AtomicBool = AtomicBool::new(false);
+    pub fn set_create_on_any_lookup_error(on: bool) {
+        CREATE_ON_ANY_LOOKUP_ERROR.set(on);
+    }
 
     pub fn create_on_any_lookup_error() -> bool {
-        CREATE_ON_ANY_LOOKUP_ERROR.load(Ordering::Relaxed)
+        CREATE_ON_ANY_LOOKUP_ERROR.get()
     }
 }
 

@@ -139,6 +139,30 @@ impl Ledger for MemoryLedger {
     }
 }
 
+/// A path of its own under the system's folder for such things, removed at the end.
+pub struct TemporaryFile(std::path::PathBuf);
+
+impl TemporaryFile {
+    pub fn new(word: &str) -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(format!("regent-simulated-{process}-{count}-{word}"));
+        // A process of the same number may have left one.
+        let _ = std::fs::remove_file(&path);
+        Self(path)
+    }
+
+    pub fn path(&self) -> &std::path::Path {
+        &self.0
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 pub fn cloud() -> Arc<Mutex<Kept>> {
     Kept::in_memory(SimulatedCloud::new(1))
 }

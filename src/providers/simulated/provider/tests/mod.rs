@@ -3,6 +3,7 @@
 mod convergence;
 mod crashes;
 mod faults;
+mod remote;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::super::api::SimulatedHandle;
+use super::super::api::{CloudApi, SimulatedHandle};
 use super::super::engine::backdoor::BackdoorChange;
 use super::super::engine::books::Inventory;
 use super::super::engine::faults::Fault;
@@ -41,6 +42,8 @@ struct Rig {
     spec: NetworkSpec,
     recorded: Mutex<NetworkDetail>,
     incarnation: Incarnation,
+    /// Present: the cloud is not `kept`, it is there.
+    remote: Option<Arc<dyn CloudApi>>,
 }
 
 fn spec() -> NetworkSpec {
@@ -76,6 +79,7 @@ impl Rig {
             spec: spec(),
             recorded: Mutex::default(),
             incarnation: Incarnation(Uuid::from_u128(1)),
+            remote: None,
         }
     }
 
@@ -88,7 +92,10 @@ impl Rig {
         SimulatedProvider {
             region: RegionId(Uuid::nil()),
             gate: Gate::Open(AtomicU64::new(0)),
-            api: Arc::new(face(&self.kept, &self.ambient, Arc::clone(&self.cut))),
+            api: self
+                .remote
+                .clone()
+                .unwrap_or_else(|| Arc::new(face(&self.kept, &self.ambient, Arc::clone(&self.cut)))),
             settings: self.settings.clone(),
             caller: caller(1),
         }
