@@ -20,3 +20,8 @@ pub mod objects;
 pub mod provider;
 pub mod remote;
 pub mod server;
+
+#[cfg(test)]
+mod fault_tests;
+#[cfg(test)]
+mod testing;

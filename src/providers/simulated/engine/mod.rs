@@ -14,6 +14,8 @@ pub mod books;
 pub mod faults;
 mod rules;
 mod table;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
