@@ -6,6 +6,7 @@
 pub mod actors;
 pub mod api;
 pub mod bootstrap;
+pub mod config;
 pub mod graph;
 pub mod identity;
 pub mod model;

@@ -3,13 +3,14 @@
 //! ```text
 //!   observe    trace id, request id, span, error bodies, audit, metrics      sees every answer
 //!   cors       preflights, and the headers that let a browser read an answer
+//!   routing    unknown paths and wrong methods end here
 //!   admit      a bounded number at a time
 //!   panics     one bad request is one 500
 //!   deadline   a bounded time
 //!   handler
 //! ```
 //!
-//! Routing comes first, so an unknown path is 404 and a wrong method 405 to anybody, and no handler runs for them.
+//! Nothing asks for a token before routing: an unknown path is 404 and a wrong method 405 to anybody.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -44,11 +45,10 @@ const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 pub async fn observe(State(api): State<Shared>, mut request: Request, next: Next) -> Response {
     let context = RequestContext::of(request.headers(), request.uri(), &api.ambient);
     let method = request.method().clone();
-    let route = request.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     request.extensions_mut().insert(context.clone());
     let began = tokio::time::Instant::now();
     let span = tracing::info_span!(
-        "request", trace_id = %context.trace_id, request_id = %context.request_id, %method, route = route.as_deref()
+        "request", trace_id = %context.trace_id, request_id = %context.request_id, %method
     );
     let seen = async {
         let response = finish(next.run(request).await, &context);
@@ -60,12 +60,14 @@ pub async fn observe(State(api): State<Shared>, mut request: Request, next: Next
         } else {
             tracing::debug!(status = status.as_u16(), "answered");
         }
-        if route.is_some() && audit::is_mutation(&method) {
+        let routed = response.extensions().get::<MatchedPath>().is_some();
+        if routed && audit::is_mutation(&method) {
             audit::record(&method, &context, status);
         }
         response
     };
     let response = seen.instrument(span).await;
+    let route = response.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     measure(&method, route, response.status().as_u16(), began.elapsed());
     response
 }
@@ -122,6 +124,16 @@ fn explain(response: Response, context: &RequestContext) -> Response {
     parts.status = error.failure.status();
     parts.headers.extend(described.headers);
     Response::from_parts(parts, body)
+}
+
+/// Tells the layers outside the router which route was taken.
+pub async fn note_route(request: Request, next: Next) -> Response {
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let mut response = next.run(request).await;
+    if let Some(route) = route {
+        response.extensions_mut().insert(route);
+    }
+    response
 }
 
 /// Turns away what cannot be worked on now. A place is held until the last byte of the answer is sent, because a

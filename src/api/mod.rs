@@ -5,15 +5,18 @@
 //! an argument and asks it for permission; nothing is permitted by having got this far.
 
 pub mod access;
+pub mod admin;
 pub mod audit;
 pub mod context;
 pub mod cors;
 pub mod error;
 pub mod extract;
 pub mod list;
+pub mod listen;
 pub mod middleware;
 pub mod openapi;
 pub mod system;
+pub mod tls;
 pub mod v1;
 pub mod v2;
 pub mod wire;
@@ -86,18 +89,22 @@ pub(crate) fn region_service() -> OpenApiRouter<Shared> {
     openapi::described().merge(v2::networks::routes()).merge(v1::routes()).merge(system::routes())
 }
 
-/// Puts around a set of routes what every request passes.
+/// Puts around a set of routes what every request passes. Two routers, because a router adds `Allow` to its refusals
+/// outside its own layers, and answering a preflight needs it.
 pub(crate) fn finished(routes: Router<Shared>, api: &Shared) -> Router {
     let places = Arc::new(Semaphore::new(middleware::IN_FLIGHT_MAX));
-    routes
+    let inner = routes
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn(middleware::deadline))
         .layer(CatchPanicLayer::custom(middleware::panicked))
         .layer(from_fn_with_state(places, middleware::admit))
+        .layer(from_fn(middleware::note_route))
+        .with_state(Arc::clone(api));
+    Router::new()
+        .fallback_service(inner)
         .layer(from_fn_with_state(Arc::clone(api), cors::cors))
         .layer(from_fn_with_state(Arc::clone(api), middleware::observe))
-        .with_state(Arc::clone(api))
 }
 
 async fn unknown_path() -> ApiError {

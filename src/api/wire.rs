@@ -6,15 +6,9 @@ use utoipa::ToSchema;
 
 use super::error::ApiError;
 use crate::model::condition::{Condition, Reason, Truth};
-use crate::model::metadata::Tag;
+use crate::model::metadata::{DESCRIPTION_LEN_MAX, Tag, is_name};
 use crate::model::projection::{HealthStatus, ProvisioningStatus, health_status, provisioning_status};
 use crate::model::record::Record;
-
-/// A name is also a Kubernetes label value, whose length this is.
-pub const NAME_LEN_MAX: usize = 63;
-
-/// Room for a paragraph or two. Every list repeats it for every resource, so it is not a place for documents.
-pub const DESCRIPTION_LEN_MAX: usize = 4096;
 
 /// More tags than any scheme of labels needs; each filter by tag looks at all of them.
 pub const TAGS_MAX: usize = 50;
@@ -80,13 +74,6 @@ fn accept_tags(tags: Vec<WireTag>) -> Result<Vec<Tag>, ApiError> {
         return Err(ApiError::invalid(text));
     }
     Ok(tags.into_iter().map(|tag| Tag { name: tag.name, value: tag.value }).collect())
-}
-
-fn is_name(text: &str) -> bool {
-    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
-    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
-    let bytes = text.as_bytes();
-    bytes.len() <= NAME_LEN_MAX && edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(inner)
 }
 
 /// Why a status is what it is.
@@ -230,16 +217,6 @@ mod tests {
 
     fn tag(name: &str, value: &str) -> WireTag {
         WireTag { name: name.to_owned(), value: value.to_owned() }
-    }
-
-    #[test]
-    fn names_follow_the_rule_for_label_values() {
-        for good in ["a", "0", "prod-net", "a.b_c-d", &"x".repeat(63)] {
-            assert!(is_name(good), "{good}");
-        }
-        for bad in ["", "-a", "a-", ".", "a b", "<b>", "../etc", "a\0b", "é", &"x".repeat(64)] {
-            assert!(!is_name(bad), "{bad}");
-        }
     }
 
     #[test]

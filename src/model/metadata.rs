@@ -5,6 +5,21 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::{IdentityId, Incarnation, Key, NetworkId, OrganizationId, ProjectId, RegionId};
 
+/// A name is also a Kubernetes label value, whose length this is.
+pub const NAME_LEN_MAX: usize = 63;
+
+/// Room for a paragraph or two. Every list repeats it for every resource, so it is not a place for documents.
+pub const DESCRIPTION_LEN_MAX: usize = 4096;
+
+/// Letters and digits, with `-`, `_` and `.` between them.
+#[must_use]
+pub fn is_name(text: &str) -> bool {
+    let edge = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let inner = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    let bytes = text.as_bytes();
+    bytes.len() <= NAME_LEN_MAX && edge(bytes.first()) && edge(bytes.last()) && bytes.iter().all(inner)
+}
+
 /// A free-text pair that clients attach and filter by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tag {
@@ -106,5 +121,20 @@ impl Metadata {
     #[must_use]
     pub const fn is_deleting(&self) -> bool {
         self.deletion.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_the_rule_for_label_values() {
+        for good in ["a", "0", "prod-net", "a.b_c-d", &"x".repeat(63)] {
+            assert!(is_name(good), "{good}");
+        }
+        for bad in ["", "-a", "a-", ".", "a b", "<b>", "../etc", "a\0b", "é", &"x".repeat(64)] {
+            assert!(!is_name(bad), "{bad}");
+        }
     }
 }

@@ -1,0 +1,219 @@
+//! The real router on a loopback port, with the memory store behind it and no actors: what is accepted stays pending.
+
+mod bootstrap;
+mod cross_cutting;
+mod identity;
+mod limits;
+mod moody_store;
+mod networks;
+mod references;
+mod regions;
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use regent::api::{Api, ApiSettings, ExternalNetworks, router};
+use regent::bootstrap::{BootstrapFile, Outcome, Urls, bootstrap};
+use regent::identity::acl::Acl;
+use regent::identity::embedded::EmbeddedIdentity;
+use regent::identity::{AuthenticationError, Caller, IdentityService};
+use regent::model::ambient::{Ambient, Uninterrupted};
+use regent::model::ids::{Incarnation, OrganizationId, ProjectId, ProviderExternalNetworkId, RegionId};
+use regent::model::metadata::{Metadata, Placement};
+use regent::model::organization::{Organization, OrganizationSpec, Project, ProjectSpec};
+use regent::model::record::{Record, ResourceKind};
+use regent::model::region::{ProviderSettings, Region, RegionSpec, SimulatedSettings};
+use regent::providers::ProviderError;
+use regent::providers::types::ExternalNetwork;
+use regent::store::memory::{MemoryDisk, MemoryStore, Mode};
+use regent::store::{Batch, Store, Write};
+use reqwest::{Method, RequestBuilder, Response, StatusCode};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// A directory of one test's own, gone when the test is.
+pub struct Folder(pub std::path::PathBuf);
+
+impl Folder {
+    pub fn new() -> Self {
+        let path = std::env::temp_dir().join(format!("regent-test-{}", Ambient::system().uuid()));
+        regent::bootstrap::files::ensure_directory(&path).expect("a temporary directory");
+        Self(path)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Callers by the bearer that a test made up for them; everybody else as in production.
+struct TestIdentity {
+    made_up: Mutex<BTreeMap<String, Caller>>,
+    embedded: EmbeddedIdentity,
+}
+
+#[async_trait]
+impl IdentityService for TestIdentity {
+    async fn authenticate(&self, bearer: &str) -> Result<Caller, AuthenticationError> {
+        let made_up = self.made_up.lock().expect("not poisoned").get(bearer).cloned();
+        match made_up {
+            Some(caller) => Ok(caller),
+            None => self.embedded.authenticate(bearer).await,
+        }
+    }
+}
+
+struct TwoExternalNetworks;
+
+#[async_trait]
+impl ExternalNetworks for TwoExternalNetworks {
+    async fn external_networks(&self, _region: RegionId) -> Result<Vec<ExternalNetwork>, ProviderError> {
+        let network =
+            |name: &str| ExternalNetwork { id: ProviderExternalNetworkId(format!("id-{name}")), name: name.to_owned() };
+        Ok(vec![network("two"), network("one")])
+    }
+}
+
+pub fn memory_store(ambient: &Ambient) -> Arc<dyn Store> {
+    Arc::new(MemoryStore::open(MemoryDisk::new(), ambient.clone(), Arc::new(Uninterrupted), Mode::Atomic))
+}
+
+/// One server and everything a test needs to speak to it.
+pub struct World {
+    pub address: SocketAddr,
+    pub client: reqwest::Client,
+    pub store: Arc<dyn Store>,
+    pub ambient: Ambient,
+    pub start: BootstrapFile,
+    pub api: Arc<Api>,
+    identity: Arc<TestIdentity>,
+    _folder: Folder,
+}
+
+impl World {
+    pub async fn start() -> Self {
+        let ambient = Ambient::system();
+        Self::over(memory_store(&ambient), ambient).await
+    }
+
+    pub async fn over(store: Arc<dyn Store>, ambient: Ambient) -> Self {
+        let folder = Folder::new();
+        let urls = Urls { api: String::new(), admin: String::new() };
+        let outcome = bootstrap(store.as_ref(), &ambient, &folder.0, &urls).await.expect("bootstraps");
+        let Outcome::Issued(start) = outcome else { panic!("the store was not empty: {outcome:?}") };
+        let embedded = EmbeddedIdentity::new(Arc::clone(&store), ambient.clone());
+        let identity = Arc::new(TestIdentity { made_up: Mutex::default(), embedded });
+        let api = Arc::new(Api {
+            store: Arc::clone(&store),
+            identity: Arc::clone(&identity) as _,
+            external_networks: Arc::new(TwoExternalNetworks),
+            ambient: ambient.clone(),
+            settings: ApiSettings::default(),
+        });
+        let address = serve(router(&api)).await;
+        Self { address, client: reqwest::Client::new(), store, ambient, start, api, identity, _folder: folder }
+    }
+
+    /// A request with the administrator's token.
+    pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
+        self.anonymous(method, path).bearer_auth(&self.start.token)
+    }
+
+    pub fn anonymous(&self, method: Method, path: &str) -> RequestBuilder {
+        self.client.request(method, format!("http://{}{path}", self.address))
+    }
+
+    pub async fn get(&self, path: &str) -> Response {
+        self.request(Method::GET, path).send().await.expect("an answer")
+    }
+
+    pub async fn send(&self, method: Method, path: &str, body: &Value) -> Response {
+        self.request(method, path).json(body).send().await.expect("an answer")
+    }
+
+    /// A bearer for somebody who may do exactly this.
+    pub fn bearer_of(&self, name: &str, acl: Acl) -> String {
+        let caller = Caller::new(name.to_owned(), acl);
+        self.identity.made_up.lock().expect("not poisoned").insert(name.to_owned(), caller);
+        name.to_owned()
+    }
+
+    /// The body of a network's creation, in the first project and region.
+    pub fn network_body(&self, name: &str) -> Value {
+        json!({
+            "metadata": {"name": name},
+            "spec": {
+                "organizationId": self.start.organization_id, "projectId": self.start.project_id,
+                "regionId": self.start.region_id, "prefix": "10.0.0.0/22", "dnsNameservers": [],
+            },
+        })
+    }
+
+    pub async fn create(&self, body: &Value) -> Value {
+        expect(self.send(Method::POST, NETWORKS, body).await, StatusCode::CREATED).await
+    }
+
+    pub async fn insert<K: ResourceKind>(&self, id: Uuid, name: &str, placement: Placement, spec: &K::Spec) {
+        let incarnation = Incarnation(self.ambient.uuid());
+        let metadata = Metadata::new(incarnation, name, placement, "test", self.ambient.now());
+        let record = Record::new::<K>(id, metadata, spec);
+        self.store.commit(Batch::of(vec![Write::Insert(Box::new(record))])).await.expect("commits");
+    }
+
+    /// Another organization, with a project.
+    pub async fn tenant(&self) -> (OrganizationId, ProjectId) {
+        let (organization, project) = (OrganizationId(self.ambient.uuid()), ProjectId(self.ambient.uuid()));
+        self.insert::<Organization>(organization.0, "other", Placement::default(), &OrganizationSpec {}).await;
+        let placement = Placement { organization: Some(organization), ..Placement::default() };
+        self.insert::<Project>(project.0, "other", placement, &ProjectSpec {}).await;
+        (organization, project)
+    }
+
+    pub async fn region(&self, name: &str, organizations: Option<Vec<OrganizationId>>, withdrawn: bool) -> RegionId {
+        let region = RegionId(self.ambient.uuid());
+        let provider = ProviderSettings::Simulated(SimulatedSettings::default());
+        let spec = RegionSpec { provider, organizations, withdrawn };
+        self.insert::<Region>(region.0, name, Placement::default(), &spec).await;
+        region
+    }
+}
+
+pub const NETWORKS: &str = "/api/v2/networks";
+
+pub fn network_path(network: &Value) -> String {
+    format!("{NETWORKS}/{}", network["metadata"]["id"].as_str().expect("an id"))
+}
+
+#[expect(clippy::disallowed_methods, reason = "ends with the test's runtime")]
+pub async fn serve(router: axum::Router) -> SocketAddr {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("an address");
+    tokio::spawn(async move { axum::serve(listener, router).await });
+    address
+}
+
+/// The JSON of an answer that must have this status.
+pub async fn expect(response: Response, status: StatusCode) -> Value {
+    let got = response.status();
+    let text = response.text().await.expect("a body");
+    assert_eq!(got, status, "{text}");
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+/// The description of an error answer, whose every other part is checked here.
+pub async fn expect_error(response: Response, status: StatusCode, word: &str) -> String {
+    let header = |name: &str| response.headers().get(name).map(|value| value.to_str().expect("ascii").to_owned());
+    assert_eq!(header("cache-control").as_deref(), Some("no-cache"));
+    assert_eq!(header("content-type").as_deref(), Some("application/json"));
+    let body = expect(response, status).await;
+    let fields = body.as_object().expect("an object").keys().map(String::as_str).collect::<Vec<_>>();
+    assert_eq!(fields, ["error", "error_description", "trace_id"]);
+    assert_eq!(body["error"], word, "{body}");
+    let trace = body["trace_id"].as_str().expect("a trace id");
+    assert!(trace.len() == 32 && trace.bytes().all(|byte| byte.is_ascii_hexdigit()), "{trace}");
+    body["error_description"].as_str().expect("a description").to_owned()
+}

@@ -1,0 +1,56 @@
+//! References of other services, which keep a network from being deleted.
+
+use reqwest::{Method, StatusCode};
+
+use super::{NETWORKS, World, expect_error, network_path};
+
+const GROUP: &str = "computeinstances.compute.example.org";
+
+#[tokio::test]
+async fn a_referenced_network_is_in_use_until_every_reference_is_gone() {
+    let world = World::start().await;
+    let path = network_path(&world.create(&world.network_body("held")).await);
+    let holders = (0..4).map(|_| world.ambient.uuid()).collect::<Vec<_>>();
+    for (number, id) in holders.iter().enumerate() {
+        // Clients escape the slash; some do not. Both name the same reference, and adding one twice is fine.
+        let slash = if number % 2 == 0 { "%2F" } else { "/" };
+        for _ in 0..2 {
+            let added = world.request(Method::PUT, &format!("{path}/references/{GROUP}{slash}{id}")).send().await;
+            assert_eq!(added.expect("an answer").status(), StatusCode::CREATED);
+        }
+    }
+    let refused = world.request(Method::DELETE, &path).send().await.expect("an answer");
+    let text = expect_error(refused, StatusCode::FORBIDDEN, "forbidden").await;
+    assert!(text.contains("in use"), "{text}");
+    assert_eq!(text.matches(GROUP).count(), 3, "{text}");
+    for id in &holders {
+        for slash in ["/", "%2F"] {
+            let removed = world.request(Method::DELETE, &format!("{path}/references/{GROUP}{slash}{id}")).send().await;
+            assert_eq!(removed.expect("an answer").status(), StatusCode::NO_CONTENT);
+        }
+    }
+    let deleted = world.request(Method::DELETE, &path).send().await.expect("an answer");
+    assert_eq!(deleted.status(), StatusCode::ACCEPTED);
+    let late = world.request(Method::PUT, &format!("{path}/references/{GROUP}%2F{}", holders[0])).send().await;
+    expect_error(late.expect("an answer"), StatusCode::BAD_REQUEST, "invalid_request").await;
+}
+
+#[tokio::test]
+async fn a_malformed_reference_or_an_unknown_network_is_refused() {
+    let world = World::start().await;
+    let path = network_path(&world.create(&world.network_body("net")).await);
+    for reference in ["unikorn", "a.b.c%2Fnot-a-uuid", "a.b.c/not-a-uuid", "%FF"] {
+        for method in [Method::PUT, Method::DELETE] {
+            let response = world.request(method, &format!("{path}/references/{reference}")).send().await;
+            let response = response.expect("an answer");
+            let text = expect_error(response, StatusCode::BAD_REQUEST, "invalid_request").await;
+            assert!(text.contains("invalid path/query element"), "{text}");
+        }
+    }
+    let id = world.ambient.uuid();
+    let unknown = format!("{NETWORKS}/{id}/references/{GROUP}%2F{id}");
+    for method in [Method::PUT, Method::DELETE] {
+        let response = world.request(method, &unknown).send().await.expect("an answer");
+        expect_error(response, StatusCode::NOT_FOUND, "not_found").await;
+    }
+}
