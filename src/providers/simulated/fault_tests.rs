@@ -156,7 +156,7 @@ async fn stale_answers_show_what_was_and_a_look_at_an_id_shows_what_is() {
     bench.face.add_faults(vec![Fault::always("*", Effect::Stale { age_ms: 10_000 })]).await.expect("added");
 
     assert_eq!(objects(bench.call(find()).await), [old.clone()]);
-    assert_eq!(objects(bench.call(Call::List { kind: ObjectKind::Project, after: None }).await), [old]);
+    assert_eq!(objects(bench.call(Call::List { kind: ObjectKind::Project, only: None, after: None }).await), [old]);
     assert_eq!(bench.call(Call::Get { kind: ObjectKind::Project, id }).await, Err(CloudError::NotFound));
     tokio::time::advance(Duration::from_secs(11)).await;
     assert_eq!(objects(bench.call(find()).await), [new]);
@@ -167,7 +167,7 @@ async fn stale_answers_show_what_was_and_a_look_at_an_id_shows_what_is() {
 async fn any_moment_of_the_past_is_shown_as_it_was() {
     let bench = Bench::new();
     let mut random = fastrand::Rng::with_seed(5);
-    let list = || Call::List { kind: ObjectKind::Project, after: None };
+    let list = || Call::List { kind: ObjectKind::Project, only: None, after: None };
     let mut snapshots = Vec::new();
     for _ in 0..200 {
         let existing = objects(bench.call(list()).await);

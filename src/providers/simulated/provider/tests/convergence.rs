@@ -299,7 +299,7 @@ async fn a_search_that_still_shows_what_is_gone_is_no_contradiction() {
 async fn the_bulk_list_has_our_networks_and_a_fingerprint_that_follows_the_object() {
     let rig = Rig::made().await;
     let list = async || {
-        let listed = rig.run(async |provider, context| provider.list_networks(context, None).await).await;
+        let listed = rig.run(async |provider, context| provider.list_networks(context, None, None).await).await;
         listed.expect("alive").expect("listed").fact
     };
     let project = rig.inventory().await.identities[0].id.clone();
@@ -335,7 +335,8 @@ async fn a_bulk_list_is_one_read_for_a_thousand_networks() {
     let (mut listed, mut after) = (0, None);
     loop {
         let from = after.clone();
-        let page = rig.run(async |provider, context| provider.list_networks(context, from.as_deref()).await).await;
+        let page =
+            rig.run(async |provider, context| provider.list_networks(context, None, from.as_deref()).await).await;
         let page = page.expect("alive").expect("listed").fact;
         listed += page.items.len();
         after = page.next;

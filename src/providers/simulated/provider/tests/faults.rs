@@ -180,15 +180,15 @@ async fn a_cloud_that_fails_at_random_gets_there_all_the_same() {
 #[cfg(feature = "sabotage")]
 #[tokio::test(start_paused = true)]
 async fn a_provider_that_takes_errors_for_nothing_found_is_caught_by_the_books() {
-    use super::super::super::sabotage;
+    use crate::sabotage::{self, Defect};
 
     let rig = Rig::made().await;
-    sabotage::set_create_on_any_lookup_error(true);
+    sabotage::set(Some(Defect::CreateOnAnyLookupError));
     *rig.recorded.lock().expect("lock") = NetworkDetail::default();
     rig.faults(vec![Fault::once("find-routers", Effect::Error { error: CloudError::Unavailable })]).await;
     // What comes of it is beside the point: the double is.
     let _ = rig.converge_network().await;
-    sabotage::set_create_on_any_lookup_error(false);
+    sabotage::set(None);
     let creations = rig.handle().creations().await.expect("creations").creations;
     assert!(creations.iter().any(|creation| creation.count.at_once_max == 2));
 }
