@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use regent::graph::message::Message;
-use regent::model::ids::{Key, Kind, NetworkId, RegionId};
-use regent::providers::simulated::api::SimulatedHandle;
+use regent::model::ids::{Key, Kind, NetworkId};
 use regent::providers::simulated::call::CloudError;
 use regent::providers::simulated::engine::backdoor::BackdoorChange;
 use regent::providers::simulated::engine::faults::{CallPattern, Effect, Fault, PartialForm};
@@ -22,8 +21,6 @@ use super::world::{Life, World};
 #[derive(Clone, Debug)]
 pub struct Known {
     pub name: String,
-    pub tenant: usize,
-    pub region: RegionId,
     /// The last accepted name servers; `None`: an update is in doubt.
     pub dns: Option<Vec<String>>,
     /// `Some(true)`: deletion was accepted; `None`: in doubt.
@@ -39,7 +36,8 @@ pub struct Known {
 pub struct Ledger {
     pub networks: BTreeMap<Uuid, Known>,
     /// Creations that died on the way: the network may or may not be there.
-    pub doubtful: BTreeMap<String, (usize, RegionId, Vec<String>)>,
+    /// With the name servers it was to have.
+    pub doubtful: BTreeMap<String, Vec<String>>,
     pub operations: u64,
     pub faults: u64,
     named: u64,
@@ -149,7 +147,7 @@ async fn create(world: &World, life: &Life, ledger: &mut Ledger, random: &mut fa
     let tenant = random.usize(0..world.tenants.len());
     let region = world.regions()[random.usize(0..world.regions().len())];
     let dns = servers(random);
-    ledger.doubtful.insert(name.clone(), (tenant, region, dns.clone()));
+    ledger.doubtful.insert(name.clone(), dns.clone());
     let body = json!({
         "metadata": {"name": name},
         "spec": {
@@ -169,8 +167,6 @@ async fn create(world: &World, life: &Life, ledger: &mut Ledger, random: &mut fa
                 id,
                 Known {
                     name,
-                    tenant,
-                    region,
                     dns: Some(dns),
                     deleted: Some(false),
                     references: BTreeSet::new(),

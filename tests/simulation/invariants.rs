@@ -1,6 +1,7 @@
 //! What must be true: always, and once everything is quiet.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use regent::graph::message::Message;
@@ -9,9 +10,7 @@ use regent::model::edge::Holder;
 use regent::model::ids::{Key, Kind, OrganizationId};
 use regent::model::network::Network;
 use regent::model::record::Record;
-use regent::providers::simulated::api::SimulatedHandle;
 use regent::store::{Filter, Pages, Store};
-use std::sync::Arc;
 use uuid::Uuid;
 
 use super::history::{KINDS, Ledger};
@@ -111,13 +110,11 @@ fn accepted_is_durable(networks: &BTreeMap<Uuid, Arc<Record>>, ledger: &mut Ledg
             continue;
         }
         let name = &record.metadata.name;
-        let Some((tenant, region, dns)) = ledger.doubtful.remove(name) else {
+        let Some(dns) = ledger.doubtful.remove(name) else {
             return Err(format!("network {id} ({name}) is stored but nobody asked for it"));
         };
         let known = super::history::Known {
             name: name.clone(),
-            tenant,
-            region,
             dns: Some(dns),
             deleted: Some(false),
             references: BTreeSet::new(),

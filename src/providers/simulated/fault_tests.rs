@@ -11,7 +11,7 @@ use super::engine::backdoor::BackdoorChange;
 use super::engine::faults::{CallPattern, Effect, FAULTS_MAX, Fault, PartialForm};
 use super::in_process::InProcess;
 use super::objects::{Body, ObjectId, ObjectKind, ObjectState};
-use super::testing::{Cut, cloud, face, new_object, object, objects, request, router_body, subnet_body};
+use super::testing::{Cut, ambient, cloud, face, new_object, object, objects, request, router_body, subnet_body};
 use crate::model::ids::OrganizationId;
 
 struct Bench {
@@ -20,7 +20,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self { face: face(&cloud(), Cut::never()) }
+        Self { face: face(&cloud(), &ambient(), Cut::never()) }
     }
 
     async fn with(faults: Vec<Fault>) -> Self {
@@ -156,7 +156,7 @@ async fn stale_answers_show_what_was_and_a_look_at_an_id_shows_what_is() {
     bench.face.add_faults(vec![Fault::always("*", Effect::Stale { age_ms: 10_000 })]).await.expect("added");
 
     assert_eq!(objects(bench.call(find()).await), [old.clone()]);
-    assert_eq!(objects(bench.call(Call::List { kind: ObjectKind::Project, after: None }).await), [old]);
+    assert_eq!(objects(bench.call(Call::List { kind: ObjectKind::Project, only: None, after: None }).await), [old]);
     assert_eq!(bench.call(Call::Get { kind: ObjectKind::Project, id }).await, Err(CloudError::NotFound));
     tokio::time::advance(Duration::from_secs(11)).await;
     assert_eq!(objects(bench.call(find()).await), [new]);
@@ -167,7 +167,7 @@ async fn stale_answers_show_what_was_and_a_look_at_an_id_shows_what_is() {
 async fn any_moment_of_the_past_is_shown_as_it_was() {
     let bench = Bench::new();
     let mut random = fastrand::Rng::with_seed(5);
-    let list = || Call::List { kind: ObjectKind::Project, after: None };
+    let list = || Call::List { kind: ObjectKind::Project, only: None, after: None };
     let mut snapshots = Vec::new();
     for _ in 0..200 {
         let existing = objects(bench.call(list()).await);
@@ -321,8 +321,11 @@ async fn a_process_that_dies_before_the_deed_has_not_done_it_and_after_it_has() 
     for (point, projects) in [(1, 0), (2, 1)] {
         let kept = cloud();
         let cut = Cut::at(point);
-        let dying = face(&kept, Arc::clone(&cut));
+        let dying = face(&kept, &ambient(), Arc::clone(&cut));
         assert!(cut.run(dying.call(request(create()))).await.is_none());
-        assert_eq!(face(&kept, Cut::never()).inventory().await.expect("inventory").identities.len(), projects);
+        assert_eq!(
+            face(&kept, &ambient(), Cut::never()).inventory().await.expect("inventory").identities.len(),
+            projects
+        );
     }
 }

@@ -32,6 +32,7 @@ impl Clock for VirtualClock {
     }
 }
 
+/// One for each world: two of them would not agree on the time.
 pub fn ambient() -> Ambient {
     Ambient::seeded(Arc::new(VirtualClock(tokio::time::Instant::now())), 1)
 }
@@ -50,6 +51,10 @@ impl Cut {
 
     pub fn never() -> Arc<Self> {
         Self::at(u64::MAX)
+    }
+
+    pub const fn passed(&self) -> &AtomicU64 {
+        &self.passed
     }
 
     /// What the work came to, or nothing if the process died in it.
@@ -134,12 +139,36 @@ impl Ledger for MemoryLedger {
     }
 }
 
+/// A path of its own under the system's folder for such things, removed at the end.
+pub struct TemporaryFile(std::path::PathBuf);
+
+impl TemporaryFile {
+    pub fn new(word: &str) -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let (process, count) = (std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        let path = std::env::temp_dir().join(format!("regent-simulated-{process}-{count}-{word}"));
+        // A process of the same number may have left one.
+        let _ = std::fs::remove_file(&path);
+        Self(path)
+    }
+
+    pub fn path(&self) -> &std::path::Path {
+        &self.0
+    }
+}
+
+impl Drop for TemporaryFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
 pub fn cloud() -> Arc<Mutex<Kept>> {
     Kept::in_memory(SimulatedCloud::new(1))
 }
 
-pub fn face(kept: &Arc<Mutex<Kept>>, interrupt: Arc<Cut>) -> InProcess {
-    InProcess::new(Arc::clone(kept), ambient(), interrupt, Duration::ZERO)
+pub fn face(kept: &Arc<Mutex<Kept>>, ambient: &Ambient, interrupt: Arc<Cut>) -> InProcess {
+    InProcess::new(Arc::clone(kept), ambient.clone(), interrupt, Duration::ZERO)
 }
 
 pub fn caller(epoch: u64) -> Caller {

@@ -20,7 +20,7 @@ conform!(
 );
 
 async fn every_change_is_told_once_in_order_and_without_gaps(rig: Rig) {
-    let start = rig.position().await;
+    let start = rig.position();
     rig.commit(vec![insert(network(1)), insert(network(2)), refer(network(1), network(2))]).await;
     rig.commit(vec![intent(network(1), 1, "{}")]).await;
     rig.commit(vec![status(network(2), "made"), mark_deleted(network(2))]).await;
@@ -62,7 +62,7 @@ async fn a_limit_cuts_the_answer_and_the_next_goes_on_from_there(rig: Rig) {
 
 async fn what_changes_no_resource_is_not_told(rig: Rig) {
     rig.commit(vec![insert(network(1))]).await;
-    let position = rig.position().await;
+    let position = rig.position();
     let charged = rig.commit(vec![charge(network(1), 1)]).await;
     assert_eq!(charged.position, position);
     assert!(rig.after(position).await.is_empty());
@@ -95,7 +95,7 @@ async fn a_position_older_than_the_log_asks_for_a_resync(rig: Rig) {
     rig.commit(vec![insert(network(2))]).await;
     forget(&rig).await;
     let rig = rig.restarted();
-    let latest = rig.position().await;
+    let latest = rig.position();
     let answer = rig.store().changes(old, 10).await.expect("readable");
     assert!(matches!(answer, Changes::Resync(position) if position == latest), "{answer:?}");
     assert!(rig.get(network(1)).await.is_some(), "only the log forgets");
@@ -106,9 +106,9 @@ async fn positions_survive_a_restart_after_everything_was_forgotten(rig: Rig) {
     rig.commit(vec![insert(network(1))]).await;
     forget(&rig).await;
     forget(&rig).await;
-    let position = rig.position().await;
+    let position = rig.position();
     let rig = rig.restarted();
-    assert_eq!(rig.position().await, position);
+    assert_eq!(rig.position(), position);
     assert_eq!(rig.commit(vec![insert(network(3))]).await.position, Position(position.0 + 1));
 }
 
@@ -127,7 +127,7 @@ async fn a_history_outlives_its_resource_for_a_day(rig: Rig) {
     rig.commit(vec![insert(network(1)), status(network(1), "made")]).await;
     rig.commit(vec![insert(network(2)), status(network(2), "made")]).await;
     rig.commit(vec![remove(network(1))]).await;
-    rig.clock.advance(RETENTION - Duration::from_secs(1));
+    rig.clock.advance(RETENTION);
     rig.commit(vec![insert(network(3))]).await;
     assert_eq!(rig.store().history(network(1)).await.expect("readable").len(), 1);
     forget(&rig).await;

@@ -55,7 +55,7 @@ async fn compare(batches: Vec<Batch>) -> Result<(), TestCaseError> {
         prop_assert_eq!(&saga.snapshot().await, &snapshot);
         prop_assert_eq!(&embedded.snapshot().await, &snapshot);
     }
-    prop_assert_eq!(atomic.position().await, embedded.position().await);
+    prop_assert_eq!(atomic.position(), embedded.position());
     let embedded = embedded.restarted();
     prop_assert_eq!(&embedded.snapshot().await, &atomic.snapshot().await);
     Ok(())

@@ -8,6 +8,8 @@ use crate::store::{Refusal, Write};
 
 conform!(a_refused_batch_leaves_nothing_behind);
 
+type IsExpected = fn(&Refusal) -> bool;
+
 /// One of each write, on things that exist and things that do not.
 fn everything() -> Vec<Write> {
     vec![
@@ -40,7 +42,7 @@ async fn a_refused_batch_leaves_nothing_behind(rig: Rig) {
     rig.commit(vec![refer(network(5), network(6))]).await;
     let before = rig.snapshot().await;
 
-    let endings: [(Write, fn(&Refusal) -> bool); 8] = [
+    let endings: [(Write, IsExpected); 8] = [
         (insert(network(5)), |refusal| matches!(refusal, Refusal::Exists(_))),
         (refer(network(99), network(1)), |refusal| matches!(refusal, Refusal::Missing(_))),
         (refer(network(3), network(1)), |refusal| matches!(refusal, Refusal::Deleting(_))),

@@ -132,7 +132,7 @@ impl Rig {
         }
     }
 
-    pub(super) async fn position(&self) -> Position {
+    pub(super) fn position(&self) -> Position {
         *self.store.latest().borrow()
     }
 

@@ -11,6 +11,9 @@ mod log;
 mod saga;
 mod tables;
 
+#[cfg(test)]
+mod tests;
+
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -158,7 +158,7 @@ fn a_secret_is_shown_when_it_is_issued_and_never_again() {
 fn pages(bench: &mut Bench) -> Vec<usize> {
     let (mut sizes, mut after) = (Vec::new(), None);
     loop {
-        let answer = bench.call(&Call::List { kind: ObjectKind::Network, after });
+        let answer = bench.call(&Call::List { kind: ObjectKind::Network, only: None, after });
         let Ok(Answer::Page { rows, next }) = answer else { panic!("not a page: {answer:?}") };
         sizes.push(rows.len());
         after = next;

@@ -9,6 +9,8 @@ mod listing;
 mod network;
 mod network_plan;
 mod session;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
