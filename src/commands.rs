@@ -78,6 +78,9 @@ pub fn backup(arguments: &BackupArguments) -> Result<Done, CommandError> {
 
 pub fn restore(arguments: &RestoreArguments) -> Result<Done, CommandError> {
     let directory = &arguments.data.data_dir;
+    let at = |source| CommandError::File { path: directory.clone(), source };
+    // Before the store makes it, so that it is its owner's alone.
+    files::ensure_directory(directory).map_err(at)?;
     restore_folder(&arguments.from, directory)?;
     let mut remark = "without its envelope key, secrets in it will be issued anew; see --key-from".to_owned();
     if let Some(from) = &arguments.key_from {

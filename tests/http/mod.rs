@@ -1,13 +1,17 @@
 //! The real router on a loopback port, with the memory store behind it and no actors: what is accepted stays pending.
 
+mod admin;
+mod audit;
 mod bootstrap;
 mod cross_cutting;
 mod identity;
 mod limits;
 mod moody_store;
 mod networks;
+mod process;
 mod references;
 mod regions;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
