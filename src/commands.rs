@@ -56,8 +56,7 @@ pub async fn new_token(arguments: &NewTokenArguments) -> Result<Done, CommandErr
     let spec = token.spec(subject, Role::PlatformAdministrator, expires);
     let path = token_requests::leave(directory, &token, &spec)
         .map_err(|source| CommandError::File { path: directory.clone(), source })?;
-    let taken = token_requests::taken(&path, SERVER_PATIENCE).await;
-    let remark = if taken {
+    let remark = if token_requests::taken(&path, SERVER_PATIENCE).await {
         "the server knows it now"
     } else {
         "no server is running on this folder; the token will be good once one is started"

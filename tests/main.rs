@@ -1,6 +1,6 @@
 //! Whole-system tests, in one binary: a module for each capability.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod http;
 #[cfg(feature = "sabotage")]
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 mod simulation;

@@ -22,9 +22,12 @@ const KNOWN: Key = Key::new(Kind::Network, Uuid::from_u128(1));
 const PARKED: Key = Key::new(Kind::Network, Uuid::from_u128(2));
 const SIMULATED: RegionId = RegionId(Uuid::from_u128(3));
 
+/// What a page of actors was asked for with: the kind, after whom, how many.
+type Asked = (Option<Kind>, Option<Key>, usize);
+
 #[derive(Default)]
 struct Fixed {
-    asked: Mutex<Vec<(Option<Kind>, Option<Key>, usize)>>,
+    asked: Mutex<Vec<Asked>>,
     verbs: Mutex<Vec<(Key, OperatorVerb)>>,
     cloud: Arc<FixedCloud>,
 }
