@@ -2,5 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod http;
+mod kernel;
 #[cfg(feature = "sabotage")]
 mod simulation;
+mod support;

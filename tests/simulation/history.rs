@@ -14,7 +14,7 @@ use regent::supervision::inspection::{Inspection, OperatorVerb};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::world::{Life, World};
+use crate::support::world::{Life, World};
 
 /// What the harness knows of a network that it asked for. `None` where a request died with the process and its
 /// outcome is unknown.

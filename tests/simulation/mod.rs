@@ -4,10 +4,8 @@
 //! something it does to its store or its cloud; the next process opens what it left. A seed that fails prints the
 //! line that replays it.
 
-mod crash;
 mod history;
 mod invariants;
-mod world;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,9 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use regent::sabotage::{self, Defect};
 use regent::store::memory::Mode;
 
-use crash::{Arm, Table};
+use crate::support::crash::{Arm, Table};
+use crate::support::world::{Life, World};
 use history::Ledger;
-use world::{Life, World};
 
 /// How many histories CI runs. Every crash point is aimed at several times.
 const CI_SEEDS: u64 = 500;
