@@ -22,6 +22,13 @@ pub mod remote;
 pub mod sabotage;
 pub mod server;
 
+pub use api::{CloudApi, Doors, SimulatedHandle};
+pub use call::Caller;
+pub use engine::SimulatedCloud;
+pub use in_process::{InProcess, Kept};
+pub use provider::SimulatedProvider;
+pub use remote::Remote;
+
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]
