@@ -100,24 +100,16 @@ pub(super) fn plan(view: &View, spec: &NetworkSpec, wants_vlan: bool) -> Provide
 /// Failed beginnings that nothing is built on.
 fn discards(view: &View, wants_vlan: bool) -> Vec<Step> {
     let discard = |object: &CloudObject| Step::Discard(object.kind(), object.id.clone());
-    let mut steps = Vec::new();
-    if let Some(router) = view.router.as_ref().filter(|router| is_errored(router)) {
-        if router.interfaces().next().is_none() {
-            steps.push(discard(router));
-        }
-    }
-    if let Some(subnet) = view.subnet.as_ref().filter(|subnet| is_errored(subnet)) {
-        if !is_attached(view) {
-            steps.push(discard(subnet));
-        }
-    }
-    if let Some(network) = &view.network {
+    let unused_router = |router: &&CloudObject| is_errored(router) && router.interfaces().next().is_none();
+    let unused_subnet = |subnet: &&CloudObject| is_errored(subnet) && !is_attached(view);
+    let unused_network = |network: &&CloudObject| {
         let lacks_vlan = wants_vlan && network.segment().is_none();
-        if (is_errored(network) || lacks_vlan) && view.subnet.is_none() {
-            steps.push(discard(network));
-        }
-    }
-    steps
+        (is_errored(network) || lacks_vlan) && view.subnet.is_none()
+    };
+    let router = view.router.as_ref().filter(unused_router);
+    let subnet = view.subnet.as_ref().filter(unused_subnet);
+    let network = view.network.as_ref().filter(unused_network);
+    [router, subnet, network].into_iter().flatten().map(discard).collect()
 }
 
 fn is_errored(object: &CloudObject) -> bool {
