@@ -79,7 +79,7 @@ async fn trouble_that_passes_is_never_shown_as_an_error() {
     let region = world.regions()[1];
     let handle = life.clouds.handle(region).expect("simulated");
     let down = Effect::Error { error: CloudError::Unavailable };
-    handle.add_faults(vec![Fault { times: Some(30), ..Fault::always("*", down) }]).await.expect("takes faults");
+    handle.add_faults(vec![Fault { times: Some(8), ..Fault::always("*", down) }]).await.expect("takes faults");
     let id = create(&world, &life, "patient", region).await;
     let mut words = Vec::new();
     eventually("provisioned", async || {

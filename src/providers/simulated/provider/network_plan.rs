@@ -11,6 +11,8 @@
 
 use std::collections::BTreeMap;
 
+use aws_lc_rs::digest::{SHA256, digest};
+
 use super::super::objects::{
     Body, CloudObject, Marks, NewObject, ObjectId, ObjectKind, ObjectState, Segment, SubnetOptions, SubnetRoute,
 };
@@ -171,8 +173,17 @@ pub(super) fn fact(view: &View, spec: Option<&NetworkSpec>) -> NetworkFact {
         router: view.router.as_ref().map(|object| ProviderRouterId(object.id.0.clone())),
         vlan: segment.map(|segment| segment.vlan),
         storage_range: spec.and_then(|spec| spec.address_plan().storage),
+        fingerprint: Some(fingerprint(view)),
     };
     NetworkFact { detail, trouble: trouble(view, spec) }
+}
+
+/// Changes when and only when one of the parts does. Serialised, because the text has everything of them and nothing
+/// else; it cannot fail, because they came as JSON or could have. A digest whose form is fixed, because it is stored.
+fn fingerprint(view: &View) -> u64 {
+    let parts = serde_json::to_vec(&[&view.network, &view.subnet, &view.router]).unwrap_or_default();
+    let digest = digest(&SHA256, &parts);
+    digest.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 fn trouble(view: &View, spec: Option<&NetworkSpec>) -> Option<String> {
