@@ -6,11 +6,14 @@
 pub mod actors;
 pub mod api;
 pub mod bootstrap;
+pub mod command_line;
+pub mod commands;
 pub mod config;
 pub mod graph;
 pub mod identity;
 pub mod model;
 pub mod providers;
 pub mod sabotage;
+pub mod serve;
 pub mod store;
 pub mod supervision;

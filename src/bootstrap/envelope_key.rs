@@ -23,9 +23,15 @@ pub enum EnvelopeKeyError {
     NoRandomness,
 }
 
+/// Where the key of a folder is.
+#[must_use]
+pub fn path(directory: &Path) -> PathBuf {
+    directory.join(FILE_NAME)
+}
+
 /// The key of this folder, made on the first start.
 pub fn load_or_create(directory: &Path) -> Result<EnvelopeKey, EnvelopeKeyError> {
-    let path = directory.join(FILE_NAME);
+    let path = path(directory);
     let at = |source| EnvelopeKeyError::File { path: path.clone(), source };
     let malformed = || EnvelopeKeyError::Malformed { path: path.clone() };
     let Some(bytes) = files::read_if_present(&path).map_err(at)? else {

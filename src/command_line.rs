@@ -1,0 +1,176 @@
+//! What can be typed, and the environment variable that stands for each option.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::api::CACHE_MAX_AGE_S_DEFAULT;
+use crate::api::cors::MAX_AGE_S_DEFAULT;
+
+/// Governs cloud regions: takes desired infrastructure over REST and makes it real.
+#[derive(Debug, Parser)]
+#[command(name = "regent", version, max_term_width = 100)]
+pub struct CommandLine {
+    #[command(subcommand)]
+    pub command: Command,
+    /// How log lines are written
+    #[arg(long, global = true, env = "REGENT_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+    /// What is logged, as directives such as `info,regent::api=debug`
+    #[arg(long, global = true, env = "REGENT_LOG", default_value = "info,ractor=warn", value_name = "DIRECTIVES")]
+    pub log: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run the control plane
+    Serve(ServeArguments),
+    /// Run a simulated cloud in a process of its own, for trying out what happens when one side fails
+    SimulatedCloud(SimulatedCloudArguments),
+    /// Make tokens
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// Copy the data into one file, also while a server is using it
+    Backup(BackupArguments),
+    /// Make a data folder from a backup
+    Restore(RestoreArguments),
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct DataDirectory {
+    /// Where everything is kept
+    #[arg(long, env = "REGENT_DATA_DIR", default_value = "regent-data", value_name = "DIR")]
+    pub data_dir: PathBuf,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct ServeArguments {
+    /// Where clients are answered
+    #[arg(long, env = "REGENT_LISTEN", default_value = "127.0.0.1:6080", value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+    /// Where operators are answered: the running tree, health, metrics
+    #[arg(long, env = "REGENT_ADMIN_LISTEN", default_value = "127.0.0.1:6081", value_name = "ADDRESS")]
+    pub admin_listen: SocketAddr,
+    /// Where everything is kept; made at the first start
+    #[arg(long, env = "REGENT_DATA_DIR", default_value = "regent-data", value_name = "DIR")]
+    pub data_dir: PathBuf,
+    /// Which regions there are, as TOML; read again at SIGHUP. Without it, the first start makes a simulated one
+    #[arg(long, env = "REGENT_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// The certificate chain of both listeners, as PEM; read again when it changes
+    #[arg(long, env = "REGENT_TLS_CERT", value_name = "FILE", requires = "tls_key")]
+    pub tls_cert: Option<PathBuf>,
+    /// The private key that goes with it
+    #[arg(long, env = "REGENT_TLS_KEY", value_name = "FILE", requires = "tls_cert")]
+    pub tls_key: Option<PathBuf>,
+    /// Listen without TLS on addresses that other machines can reach
+    #[arg(long, env = "REGENT_INSECURE_LISTEN")]
+    pub insecure_listen: bool,
+    /// Which pages may read answers in a browser; may be repeated [default: any]
+    #[arg(long, env = "REGENT_CORS_ALLOW_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
+    pub cors_allow_origin: Vec<String>,
+    /// How long a browser may keep the answer to a preflight, in seconds
+    #[arg(long = "cors-max-age", env = "REGENT_CORS_MAX_AGE", default_value_t = MAX_AGE_S_DEFAULT, value_name = "SECONDS")]
+    pub cors_max_age_s: u32,
+    /// How long clients may keep what a cloud rarely changes, in seconds
+    #[arg(long = "cache-max-age", env = "REGENT_CACHE_MAX_AGE", default_value_t = CACHE_MAX_AGE_S_DEFAULT, value_name = "SECONDS")]
+    pub cache_max_age_s: u32,
+}
+
+#[derive(Debug, Args)]
+pub struct SimulatedCloudArguments {
+    /// Where regions reach it, as `endpoint` in their settings
+    #[arg(long, env = "REGENT_SIMULATED_CLOUD_LISTEN", default_value = "127.0.0.1:6090", value_name = "ADDRESS")]
+    pub listen: SocketAddr,
+    /// Where it keeps what it holds
+    #[arg(long, env = "REGENT_SIMULATED_CLOUD_FILE", value_name = "FILE")]
+    pub file: PathBuf,
+    /// What its ids are drawn from, when the file is new
+    #[arg(long, env = "REGENT_SIMULATED_CLOUD_SEED", default_value_t = 1)]
+    pub seed: u64,
+    /// How long every call takes, in milliseconds
+    #[arg(
+        long = "call-delay",
+        env = "REGENT_SIMULATED_CLOUD_CALL_DELAY",
+        default_value_t = 0,
+        value_name = "MILLISECONDS"
+    )]
+    pub call_delay_ms: u64,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TokenCommand {
+    /// Make a platform administrator's token and print it, once
+    New(NewTokenArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct NewTokenArguments {
+    #[command(flatten)]
+    pub data: DataDirectory,
+    /// Whose token it is, as it will stand in `createdBy` and in the audit log
+    #[arg(long, env = "REGENT_TOKEN_SUBJECT", default_value = "operator")]
+    pub subject: String,
+    /// How many days it is good for [default: until it is revoked]
+    #[arg(long, env = "REGENT_TOKEN_DAYS", value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3650))]
+    pub days: Option<u32>,
+}
+
+#[derive(Debug, Args)]
+pub struct BackupArguments {
+    #[command(flatten)]
+    pub data: DataDirectory,
+    /// The file to write; it must not exist
+    #[arg(long, env = "REGENT_BACKUP_TO", value_name = "FILE")]
+    pub to: PathBuf,
+    /// Also copy the envelope key, without which sealed secrets stay sealed; keep it apart from the backup
+    #[arg(long, env = "REGENT_BACKUP_KEY_TO", value_name = "FILE")]
+    pub key_to: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct RestoreArguments {
+    #[command(flatten)]
+    pub data: DataDirectory,
+    /// The backup to read
+    #[arg(long, env = "REGENT_RESTORE_FROM", value_name = "FILE")]
+    pub from: PathBuf,
+    /// The envelope key that was in use when the backup was made
+    #[arg(long, env = "REGENT_RESTORE_KEY_FROM", value_name = "FILE")]
+    pub key_from: Option<PathBuf>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent_and_every_option_has_a_variable() {
+        fn check(command: &clap::Command) {
+            for argument in command.get_arguments() {
+                let id = argument.get_id().as_str();
+                let described = argument.get_help().is_some();
+                let named = argument.get_env().is_some_and(|name| name.to_string_lossy().starts_with("REGENT_"));
+                assert!(described, "{} --{id} has no help", command.get_name());
+                assert!(named || ["help", "version"].contains(&id), "{} --{id} has no variable", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        CommandLine::command().debug_assert();
+        check(&CommandLine::command());
+    }
+
+    #[test]
+    fn a_certificate_needs_its_key() {
+        let parsed = CommandLine::try_parse_from(["regent", "serve", "--tls-cert", "c.pem"]);
+        assert!(parsed.expect_err("the key is missing").to_string().contains("--tls-key"));
+    }
+}

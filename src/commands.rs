@@ -1,0 +1,102 @@
+//! The commands that are over as soon as they are done.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use crate::bootstrap::envelope_key::{self, EnvelopeKeyError};
+use crate::bootstrap::{BootstrapError, files, random_secret, token_requests};
+use crate::command_line::{BackupArguments, NewTokenArguments, RestoreArguments};
+use crate::model::ambient::Ambient;
+use crate::model::ids::TokenId;
+use crate::model::token::{BearerToken, Role};
+use crate::store::embedded::{BackupError, backup_folder, restore as restore_folder};
+
+/// A server looks every second; one that has not looked by then is not running.
+const SERVER_PATIENCE: Duration = Duration::from_secs(5);
+
+/// As long as an e-mail address may be: subjects stand in every resource and every audit line.
+const SUBJECT_LEN_MAX: usize = 254;
+
+#[derive(Debug, thiserror::Error)]
+pub enum CommandError {
+    #[error("{} is no data folder: start a server on it first, or name another with --data-dir", .0.display())]
+    NoFolder(PathBuf),
+    #[error("a subject is 1 to 254 visible ASCII characters")]
+    Subject,
+    #[error("{} cannot be read or written", .path.display())]
+    File { path: PathBuf, source: std::io::Error },
+    #[error("{} exists already", .0.display())]
+    Exists(PathBuf),
+    #[error(transparent)]
+    Secret(#[from] BootstrapError),
+    #[error(transparent)]
+    Backup(#[from] BackupError),
+    #[error(transparent)]
+    EnvelopeKey(#[from] EnvelopeKeyError),
+}
+
+/// What to print: the answer, and a remark for people.
+pub struct Done {
+    pub answer: String,
+    pub remark: String,
+}
+
+pub async fn new_token(arguments: &NewTokenArguments) -> Result<Done, CommandError> {
+    let directory = &arguments.data.data_dir;
+    if !directory.is_dir() {
+        return Err(CommandError::NoFolder(directory.clone()));
+    }
+    let subject = &arguments.subject;
+    if !(1..=SUBJECT_LEN_MAX).contains(&subject.len()) || !subject.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(CommandError::Subject);
+    }
+    let ambient = Ambient::system();
+    let expires = arguments.days.map(|days| ambient.now() + Duration::from_hours(24) * days);
+    let token = BearerToken::new(TokenId(ambient.uuid()), &random_secret()?);
+    let spec = token.spec(subject, Role::PlatformAdministrator, expires);
+    let path = token_requests::leave(directory, &token, &spec)
+        .map_err(|source| CommandError::File { path: directory.clone(), source })?;
+    let taken = token_requests::taken(&path, SERVER_PATIENCE).await;
+    let remark = if taken {
+        "the server knows it now"
+    } else {
+        "no server is running on this folder; the token will be good once one is started"
+    };
+    Ok(Done { answer: token.reveal(), remark: remark.to_owned() })
+}
+
+pub fn backup(arguments: &BackupArguments) -> Result<Done, CommandError> {
+    backup_folder(&arguments.data.data_dir, &arguments.to)?;
+    let mut remark = "it does not hold the envelope key, which opens its secrets; see --key-to".to_owned();
+    if let Some(to) = &arguments.key_to {
+        let key = envelope_key::path(&arguments.data.data_dir);
+        copy_private(&key, to)?;
+        remark = format!("the envelope key is in {}; keep the two apart", to.display());
+    }
+    Ok(Done { answer: arguments.to.display().to_string(), remark })
+}
+
+pub fn restore(arguments: &RestoreArguments) -> Result<Done, CommandError> {
+    let directory = &arguments.data.data_dir;
+    restore_folder(&arguments.from, directory)?;
+    let mut remark = "without its envelope key, secrets in it will be issued anew; see --key-from".to_owned();
+    if let Some(from) = &arguments.key_from {
+        copy_private(from, &envelope_key::path(directory))?;
+        envelope_key::load_or_create(directory)?;
+        "with its envelope key".clone_into(&mut remark);
+    }
+    Ok(Done { answer: directory.display().to_string(), remark })
+}
+
+fn copy_private(from: &std::path::Path, to: &std::path::Path) -> Result<(), CommandError> {
+    let at = |path: &std::path::Path| {
+        let path = path.to_owned();
+        move |source| CommandError::File { path, source }
+    };
+    if to.exists() {
+        return Err(CommandError::Exists(to.to_owned()));
+    }
+    let missing = || std::io::Error::from(std::io::ErrorKind::NotFound);
+    let bytes = files::read_if_present(from).and_then(|bytes| bytes.ok_or_else(missing)).map_err(at(from))?;
+    files::replace_private(to, &bytes).map_err(at(to))
+}
