@@ -53,10 +53,10 @@ pub struct DataDirectory {
 #[derive(Clone, Debug, Args)]
 pub struct ServeArguments {
     /// Where clients are answered
-    #[arg(long, env = "REGENT_LISTEN", default_value = "127.0.0.1:6080", value_name = "ADDRESS")]
+    #[arg(long, env = "REGENT_LISTEN", default_value = "127.0.0.1:8080", value_name = "ADDRESS")]
     pub listen: SocketAddr,
     /// Where operators are answered: the running tree, health, metrics
-    #[arg(long, env = "REGENT_ADMIN_LISTEN", default_value = "127.0.0.1:6081", value_name = "ADDRESS")]
+    #[arg(long, env = "REGENT_ADMIN_LISTEN", default_value = "127.0.0.1:8081", value_name = "ADDRESS")]
     pub admin_listen: SocketAddr,
     /// Where everything is kept; made at the first start
     #[arg(long, env = "REGENT_DATA_DIR", default_value = "regent-data", value_name = "DIR")]

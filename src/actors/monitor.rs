@@ -27,7 +27,7 @@ use crate::model::ids::{Key, Kind, NetworkId, OrganizationId, RegionId};
 use crate::model::network::VlanId;
 use crate::model::sealed::{SealError, Sealed};
 use crate::providers::call::Fact;
-use crate::providers::{CallContext, Ledger, ListedNetwork, Observed, ProviderError, Sequence};
+use crate::providers::{CallContext, Ledger, ListedNetwork, NetworkFact, Observed, ProviderError, Sequence};
 use crate::store::StoreError;
 
 /// How many ids are asked for in one read of pending objects.
@@ -91,7 +91,7 @@ pub struct State {
     environment: Arc<Environment>,
     region: RegionId,
     /// What each object looked like when it was last seen.
-    seen: BTreeMap<NetworkId, u64>,
+    seen: BTreeMap<NetworkId, NetworkFact>,
     /// Looks at pending objects since the last full one.
     since_full: u32,
 }
@@ -170,10 +170,9 @@ impl State {
         let graph = &self.environment.graph;
         let mut present = BTreeMap::new();
         for network in listed {
-            present.insert(network.id, network.fingerprint);
-            if self.seen.get(&network.id) != Some(&network.fingerprint)
-                && graph.is_current(network.id.key(), network.incarnation)
-            {
+            let same = self.seen.get(&network.id) == Some(&network.fact);
+            present.insert(network.id, network.fact.clone());
+            if !same && graph.is_current(network.id.key(), network.incarnation) {
                 let fact = Fact::Network(Observed { sequence: *sequence, fact: network.fact.clone() });
                 let observation = Observation { sequence: *sequence, sighting: Sighting::Present(fact) };
                 graph.send(network.id.key(), Message::Observed(observation));

@@ -31,7 +31,9 @@ impl Behaviour for Network {
 
     fn absorb(detail: &mut NetworkDetail, fact: &Fact) -> Option<String> {
         let Fact::Network(seen) = fact else { return None };
-        detail.clone_from(&seen.fact.detail);
+        // A list does not know the specification that the storage range follows from.
+        let storage_range = seen.fact.detail.storage_range.or(detail.storage_range);
+        *detail = NetworkDetail { storage_range, ..seen.fact.detail.clone() };
         seen.fact.trouble.clone()
     }
 

@@ -344,7 +344,8 @@ impl State {
             }
             Outcome::Yield { message, waits_for, on_cloud, .. } => {
                 // What the cloud is busy with is polled for by the monitor; without it the wait is still short.
-                let wait = if on_cloud { options.poll_pending * 5 } else { options.safety_net };
+                let wait =
+                    if on_cloud { (options.poll_pending * 5).min(options.safety_net) } else { options.safety_net };
                 self.waits_for = waits_for;
                 self.note(&message);
                 self.set_timer(Phase::Waiting, wait);

@@ -155,6 +155,9 @@ pub struct NetworkDetail {
     pub vlan: Option<VlanId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub storage_range: Option<AddressRange>,
+    /// Of everything the cloud holds of it, when it was last as asked for: another one means that somebody changed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<u64>,
 }
 
 /// Both ends included.

@@ -91,8 +91,6 @@ pub struct ListedNetwork {
     pub id: NetworkId,
     pub incarnation: Incarnation,
     pub fact: NetworkFact,
-    /// What the cloud holds, in a form that changes when and only when the object does.
-    pub fingerprint: u64,
 }
 
 /// A page of a bulk list.

@@ -14,6 +14,8 @@
 //! - That a batch is one transaction. In saga mode (and on Kubernetes) it is a journalled sequence of
 //!   single-document writes, in the order given, and another reader can see its middle. A batch that a crash cut
 //!   short is finished or undone before the store is handed out again.
+//! - That a refused batch was never seen. Where its middle could be read, readers of the changes are told afterwards
+//!   what the records are now; such a change may speak of a record that never came to be.
 
 pub mod embedded;
 pub mod memory;
@@ -52,7 +54,8 @@ pub const CHANGE_LOG_MAX: u64 = 1_000_000;
 pub enum Write {
     /// Fails with `Exists` when the key is taken.
     Insert(Box<Record>),
-    /// Replaces metadata and specification. Fails with `Conflict` unless the stored revision is `expected`.
+    /// Replaces metadata and specification. Fails with `Conflict` unless the stored revision is `expected` and the
+    /// incarnation is the metadata's.
     /// The store sets the new revision; status, references and deletion time survive.
     Intent {
         key: Key,
@@ -65,7 +68,7 @@ pub enum Write {
         key: Key,
         at: Timestamp,
     },
-    /// What the owning actor says. Ignored when the stored incarnation is another one.
+    /// What the owning actor says. Ignored when the stored incarnation is another one, or when it says nothing new.
     Status {
         key: Key,
         incarnation: Incarnation,

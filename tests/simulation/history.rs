@@ -14,7 +14,7 @@ use regent::supervision::inspection::{Inspection, OperatorVerb};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::world::{Life, World};
+use crate::support::world::{Life, World};
 
 /// What the harness knows of a network that it asked for. `None` where a request died with the process and its
 /// outcome is unknown.
@@ -266,6 +266,16 @@ async fn fault(world: &World, life: &Life, ledger: &mut Ledger, random: &mut fas
     };
     let fault = Fault { matching, effect, times: Some(random.u32(1..4)), probability: None };
     handle.add_faults(vec![fault]).await.expect("takes faults");
+}
+
+/// A point that only a fault leads to gets that fault: an object is updated when its creation left something out.
+pub async fn lead_to(target: Option<&str>, world: &World, life: &Life) {
+    let Some(part) = target.and_then(|target| target.split(":update-").nth(1)) else { return };
+    for region in world.regions() {
+        let effect = Effect::PartialCreate { form: PartialForm::Incomplete };
+        let fault = Fault { times: Some(4), ..Fault::always(&format!("create-{part}"), effect) };
+        life.clouds.handle(region).expect("a simulated region").add_faults(vec![fault]).await.expect("takes faults");
+    }
 }
 
 /// Something is deleted or changed in the cloud without asking us.

@@ -14,7 +14,7 @@ use regent::store::{Filter, Pages, Store};
 use uuid::Uuid;
 
 use super::history::{KINDS, Ledger};
-use super::world::{Life, World};
+use crate::support::world::{Life, World};
 
 /// How long, in virtual time, everything may take to come to rest once nothing goes wrong any more.
 const PATIENCE: Duration = Duration::from_secs(900);

@@ -4,10 +4,8 @@
 //! something it does to its store or its cloud; the next process opens what it left. A seed that fails prints the
 //! line that replays it.
 
-mod crash;
 mod history;
 mod invariants;
-mod world;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,9 +15,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use regent::sabotage::{self, Defect};
 use regent::store::memory::Mode;
 
-use crash::{Arm, Table};
+use crate::support::crash::{Arm, Table};
+use crate::support::world::{Life, World};
 use history::Ledger;
-use world::{Life, World};
 
 /// How many histories CI runs. Every crash point is aimed at several times.
 const CI_SEEDS: u64 = 500;
@@ -56,6 +54,10 @@ fn run(seed: u64, target: Option<&str>) -> Result<Summary, String> {
     // When each crash is armed, counted in operations.
     let mut arms = (0..CRASHES).map(|_| random.u64(1..OPERATIONS)).collect::<Vec<_>>();
     arms.sort_unstable();
+    if let Some(target) = target {
+        // One crash of each history aims at a point of its own; the others happen anywhere.
+        world.points.arm(Arm { name: Some(target.to_owned()), countdown: random.u64(1..4) });
+    }
     runtime().block_on(world.furnish());
     loop {
         let runtime = runtime();
@@ -93,13 +95,13 @@ async fn live(
     target: Option<&str>,
 ) -> Result<(), String> {
     let life = world.begin_life().await;
+    if world.lives == 1 {
+        history::lead_to(target, world, &life).await;
+    }
     while ledger.operations < OPERATIONS || ledger.faults < FAULTS_MIN {
         if arms.first().is_some_and(|at| *at <= ledger.operations) {
             arms.remove(0);
-            // One crash of each history aims at a point of its own; the others happen anywhere.
-            let name = target.filter(|_| arms.len() % 2 == 0).map(str::to_owned);
-            let countdown = if name.is_some() { random.u64(1..4) } else { random.u64(1..60) };
-            world.points.arm(Arm { name, countdown });
+            world.points.arm(Arm { name: None, countdown: random.u64(1..60) });
         }
         let deed = history::draw(random);
         history::perform(deed, world, &life, ledger, random).await;

@@ -2,12 +2,19 @@
 //!
 //! Two traits, because the provider must not be able to look at the books: what it knows, it knows from calls.
 
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
 use async_trait::async_trait;
 
 use super::call::{Answer, CallRequest, CloudError};
 use super::engine::backdoor::BackdoorChange;
 use super::engine::books::{Counters, Creations, Inventory, LoggedCall};
 use super::engine::faults::Fault;
+use super::in_process::{InProcess, Kept};
+use super::remote::Remote;
+use crate::model::ambient::{Ambient, Interrupt};
+use crate::model::region::SimulatedSettings;
 
 /// The cloud's front door.
 #[async_trait]
@@ -28,4 +35,30 @@ pub trait SimulatedHandle: Send + Sync {
     async fn add_faults(&self, faults: Vec<Fault>) -> Result<(), CloudError>;
     async fn clear_faults(&self) -> Result<(), CloudError>;
     async fn change_directly(&self, change: BackdoorChange) -> Result<(), CloudError>;
+}
+
+/// Both doors of a region's cloud.
+#[derive(Clone)]
+pub struct Doors {
+    pub api: Arc<dyn CloudApi>,
+    pub handle: Arc<dyn SimulatedHandle>,
+}
+
+impl Doors {
+    /// The cloud that a region's settings name: at an endpoint or, without one, this one.
+    pub fn of(
+        settings: &SimulatedSettings,
+        local: &Arc<Mutex<Kept>>,
+        ambient: &Ambient,
+        interrupt: &Arc<dyn Interrupt>,
+    ) -> Result<Self, CloudError> {
+        if let Some(endpoint) = &settings.endpoint {
+            let remote = Arc::new(Remote::new(endpoint)?);
+            return Ok(Self { api: Arc::clone(&remote) as _, handle: remote });
+        }
+        let call_delay = Duration::from_millis(settings.call_delay_ms);
+        let face = InProcess::new(Arc::clone(local), ambient.clone(), Arc::clone(interrupt), call_delay);
+        let face = Arc::new(face);
+        Ok(Self { api: Arc::clone(&face) as _, handle: face })
+    }
 }

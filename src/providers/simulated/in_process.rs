@@ -4,6 +4,8 @@
 //! done here, on the runtime's clock. Before and after the engine acts a point is passed where the simulation can
 //! end the calling process; the cloud itself, being shared, survives that.
 
+use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -30,6 +32,12 @@ impl Kept {
     #[must_use]
     pub fn in_memory(cloud: SimulatedCloud) -> Arc<Mutex<Self>> {
         Arc::new(Mutex::new(Self { cloud, journal: None }))
+    }
+
+    /// A cloud that is kept in a file, and begun with the seed if the file is new.
+    pub fn in_file(path: &Path, seed: u64, now: Timestamp) -> io::Result<Arc<Mutex<Self>>> {
+        let (cloud, journal) = Journal::open(path, seed, now)?;
+        Ok(Arc::new(Mutex::new(Self { cloud, journal: Some(journal) })))
     }
 }
 

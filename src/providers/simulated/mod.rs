@@ -21,6 +21,13 @@ pub mod provider;
 pub mod remote;
 pub mod server;
 
+pub use api::{CloudApi, Doors, SimulatedHandle};
+pub use call::Caller;
+pub use engine::SimulatedCloud;
+pub use in_process::{InProcess, Kept};
+pub use provider::SimulatedProvider;
+pub use remote::Remote;
+
 #[cfg(test)]
 mod fault_tests;
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Query, State};
@@ -24,7 +24,6 @@ use super::call::{Answer, CallRequest, CloudError};
 use super::engine::backdoor::BackdoorChange;
 use super::engine::faults::Fault;
 use super::in_process::{InProcess, Kept};
-use super::journal::Journal;
 use crate::model::ambient::{Ambient, Uninterrupted};
 
 /// How large a request may be. A fault list of the greatest allowed length fits; nothing else comes near.
@@ -65,7 +64,8 @@ pub struct ServerSettings {
     pub call_delay: Duration,
 }
 
-/// Opens the file, listens, says where on one line of the standard output, and serves until the process is told to end.
+/// Opens the file, listens, says where on one line of the standard output (the base URL is its last word), and serves
+/// until the process is told to end.
 pub async fn run(listen: SocketAddr, file: &Path, settings: ServerSettings) -> io::Result<()> {
     let cloud = open(file, settings)?;
     let listener = TcpListener::bind(listen).await?;
@@ -102,8 +102,7 @@ async fn termination() {
 /// A cloud that is kept in a file.
 pub fn open(file: &Path, settings: ServerSettings) -> io::Result<Arc<InProcess>> {
     let ambient = Ambient::system();
-    let (cloud, journal) = Journal::open(file, settings.seed, ambient.now())?;
-    let kept = Arc::new(Mutex::new(Kept { cloud, journal: Some(journal) }));
+    let kept = Kept::in_file(file, settings.seed, ambient.now())?;
     Ok(Arc::new(InProcess::new(kept, ambient, Arc::new(Uninterrupted), settings.call_delay)))
 }
 

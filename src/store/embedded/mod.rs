@@ -122,7 +122,10 @@ impl EmbeddedStore {
     fn send(&self, request: Request) -> Result<(), StoreError> {
         let queue = self.queue.as_ref().ok_or_else(stopped)?;
         queue.try_send(request).map_err(|refused| match refused {
-            TrySendError::Full(_) => StoreError::Unavailable("too many writes are waiting".to_owned()),
+            TrySendError::Full(_) => {
+                metrics::counter!("regent_store_queue_refusals_total").increment(1);
+                StoreError::Unavailable("too many writes are waiting".to_owned())
+            }
             TrySendError::Closed(_) => stopped(),
         })
     }
@@ -135,7 +138,7 @@ fn stopped() -> StoreError {
 /// Makes the folder ours, or says who has it.
 fn lock(directory: &Path) -> Result<File, OpenError> {
     let failed = |source| OpenError::Folder { directory: directory.to_owned(), source };
-    std::fs::create_dir_all(directory).map_err(failed)?;
+    create_durably(directory).map_err(failed)?;
     let path = directory.join(LOCK_FILE);
     let file = File::options().create(true).truncate(false).write(true).open(path).map_err(failed)?;
     match file.try_lock() {
@@ -143,6 +146,16 @@ fn lock(directory: &Path) -> Result<File, OpenError> {
         Err(TryLockError::WouldBlock) => Err(OpenError::Locked(directory.to_owned())),
         Err(TryLockError::Error(source)) => Err(failed(source)),
     }
+}
+
+/// What is acknowledged in a new folder must not vanish with the folder: its own entry is synced, too.
+fn create_durably(directory: &Path) -> Result<(), std::io::Error> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    std::fs::create_dir_all(directory)?;
+    let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(parent)?.sync_all()
 }
 
 impl Drop for EmbeddedStore {

@@ -34,12 +34,19 @@ impl Query {
         query.within("region", filter.regions.iter().flatten().map(|id| id.0).collect());
         query.within("network", filter.networks.iter().flatten().map(|id| id.0).collect());
         query.within("identity", filter.identity.iter().map(|id| id.0).collect());
-        query.within("owner_id", filter.owner.iter().map(|owner| owner.id).collect());
+        if let Some(owner) = filter.owner {
+            query.within("owner_id", vec![owner.id]);
+            query.is("owner_kind", owner.kind.word());
+        }
         if let Some(name) = &filter.name {
-            query.sql.push_str(" AND name = ?");
-            query.parameters.push(Value::Text(name.clone()));
+            query.is("name", name);
         }
         query
+    }
+
+    fn is(&mut self, column: &str, text: &str) {
+        self.sql.extend([" AND ", column, " = ?"]);
+        self.parameters.push(Value::Text(text.to_owned()));
     }
 
     fn within(&mut self, column: &str, alternatives: Vec<Uuid>) {
@@ -118,4 +125,43 @@ fn chunk(connection: &Connection, query: Query) -> Result<Vec<Keyed>, rusqlite::
     let keyed = statement
         .query_map(params_from_iter(query.parameters), |row| Ok((rows::key(row, 0, 1)?, rows::record(row)?)))?;
     keyed.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ids::{OrganizationId, ProjectId, RegionId};
+    use crate::store::embedded::schema;
+
+    /// How SQLite would read the second page of a list.
+    fn plan(filter: &Filter) -> String {
+        let connection = Connection::open_in_memory().expect("opens");
+        for migration in schema::MIGRATIONS {
+            connection.execute_batch(migration).expect("migrated");
+        }
+        let query = Query::of(filter).page(Some(Uuid::nil()), 10);
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {}", query.sql)).expect("valid");
+        let steps = statement.query_map(params_from_iter(query.parameters), |row| row.get::<_, String>(3));
+        steps.expect("explained").collect::<Result<Vec<_>, _>>().expect("text").join("; ")
+    }
+
+    #[test]
+    fn a_page_of_a_scope_is_read_from_its_index_in_order() {
+        let all = Filter::of(Kind::Network);
+        let id = Uuid::nil();
+        let organization = Filter { organizations: Some(vec![OrganizationId(id)]), ..all.clone() };
+        let project = Filter { projects: Some(vec![ProjectId(id)]), name: Some("a".to_owned()), ..all.clone() };
+        let owner = Filter { owner: Some(Key::new(Kind::Identity, id)), ..all.clone() };
+        let region = Filter { regions: Some(vec![RegionId(id)]), ..all.clone() };
+        for (filter, index) in [
+            (organization, "record_by_organization"),
+            (project, "record_by_project"),
+            (owner, "record_by_owner"),
+            (region, "record_by_key"),
+            (all, "record_by_key"),
+        ] {
+            let plan = plan(&filter);
+            assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{filter:?}: {plan}");
+        }
+    }
 }

@@ -6,7 +6,10 @@
 //!
 //! Choices that are for speed: `record` is a rowid table, so that the bulky JSON is appended and only slim index
 //! entries land in random places; the slim tables are `WITHOUT ROWID`; an index covers only rows that have the
-//! column; each ends with the id, so that a page of a list is read in order without sorting.
+//! column; each ends with the id, so that a page of a list is read in order without sorting. Every index costs each
+//! insert a page in a random place, so there is none by region (a region holds a large part of everything: reading
+//! in order of id and passing over the others is as good) and none by name (names are looked for within an
+//! organization or a project, whose index leads to few records). The two would have cost a quarter of an insert.
 
 use std::path::{Path, PathBuf};
 
@@ -23,6 +26,10 @@ pub(super) const APPLICATION_ID: i32 = 0x5247_4e54;
 /// Every statement that this store prepares, with room for list statements of many shapes. Smaller would parse the
 /// hot ones again and again; larger only holds memory.
 const STATEMENTS_CACHED_MAX: usize = 256;
+
+/// How many pages the log may hold before they are copied into the database: 64 MiB. Sooner would copy a page again
+/// that the next group changes; later would make the copy a pause that writers feel, and a start after a crash slow.
+const CHECKPOINT_PAGES: i64 = 4096;
 
 /// How long a connection waits for another one's lock. Only a checkpoint or the first open can hold one, both in
 /// milliseconds; longer would hide a foreign writer.
@@ -56,11 +63,9 @@ CREATE TABLE record (
 CREATE UNIQUE INDEX record_by_key ON record (kind, id);
 CREATE INDEX record_by_organization ON record (kind, organization, id) WHERE organization IS NOT NULL;
 CREATE INDEX record_by_project ON record (kind, project, id) WHERE project IS NOT NULL;
-CREATE INDEX record_by_region ON record (kind, region, id) WHERE region IS NOT NULL;
 CREATE INDEX record_by_identity ON record (kind, identity, id) WHERE identity IS NOT NULL;
 CREATE INDEX record_by_network ON record (kind, network, id) WHERE network IS NOT NULL;
 CREATE INDEX record_by_owner ON record (owner_id, owner_kind, kind, id) WHERE owner_id IS NOT NULL;
-CREATE INDEX record_by_name ON record (kind, name, organization, id);
 CREATE TABLE reference (
     target_kind TEXT NOT NULL,
     target_id BLOB NOT NULL,
@@ -178,6 +183,7 @@ fn prepare_writer(connection: &Connection) -> Result<(), rusqlite::Error> {
     connection.pragma_update(None, "temp_store", "memory")?;
     // Negative: kibibytes. Holds the indexes of some hundred thousand records.
     connection.pragma_update(None, "cache_size", -64 * 1024)?;
+    connection.pragma_update(None, "wal_autocheckpoint", CHECKPOINT_PAGES)?;
     // A log that a long read has let grow is cut back at the next checkpoint.
     connection.pragma_update(None, "journal_size_limit", 64 * 1024 * 1024)?;
     Ok(())

@@ -78,6 +78,8 @@ impl Writer {
                 }
                 next = if batches.len() < GROUP_MAX { self.queue.try_recv().ok() } else { None };
             }
+            #[expect(clippy::cast_precision_loss, reason = "a group is small")]
+            metrics::histogram!("regent_store_group_batches").record(batches.len() as f64);
             let outcome = self.commit(&batches);
             for (answer, outcome) in answers.into_iter().zip(outcome) {
                 // Nobody listens when the caller was cancelled; what was written stays written.
@@ -97,6 +99,7 @@ impl Writer {
             Ok(Err(cause)) => cause.to_string(),
             Err(_) => "the write panicked".to_owned(),
         };
+        metrics::counter!("regent_store_group_failures_total").increment(1);
         tracing::error!(cause, batches = batches.len(), "a group of writes failed and was rolled back");
         batches.iter().map(|_| Err(StoreError::Unavailable(cause.clone()))).collect()
     }

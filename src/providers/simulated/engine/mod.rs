@@ -64,7 +64,8 @@ pub struct JournalLine {
     pub remainder: Option<Remainder>,
 }
 
-/// The rest of the cloud: small, and written whole with every line.
+/// The rest of the cloud: small, and written whole with every line. The chance of faults is not part of it: after a
+/// restart it is drawn from the beginning, which harms nobody, whereas an id drawn twice would.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Remainder {

@@ -178,10 +178,11 @@ impl Table {
             self.unindex(before);
         }
         self.index(&object);
+        let marks = object.marks;
         self.changes.push(TableChange::Put(object.clone()));
-        self.objects.insert(key.clone(), object.clone());
-        if before.is_none() {
-            self.count_creation(&object);
+        self.objects.insert(key.clone(), object);
+        if let (None, Some(marks)) = (&before, marks) {
+            self.count_creation(key.0, marks);
         }
         self.remember(Past { at: now, key, before });
     }
@@ -215,9 +216,7 @@ impl Table {
         self.past.push_back(past);
     }
 
-    fn count_creation(&mut self, object: &CloudObject) {
-        let Some(marks) = object.marks else { return };
-        let kind = object.kind();
+    fn count_creation(&mut self, kind: ObjectKind, marks: Marks) {
         if self.creations.len() >= CREATIONS_MAX && !self.creations.contains_key(&(kind, marks)) {
             self.creations_complete = false;
             return;

@@ -1,7 +1,5 @@
 //! What a page of the cloud's list says of our networks.
 
-use std::hash::{DefaultHasher, Hash, Hasher};
-
 use super::super::call::{Answer, Row};
 use super::super::objects::ObjectKind;
 use super::network_plan::{Sighting, fact};
@@ -21,15 +19,11 @@ pub(super) fn page(answer: Answer) -> ProviderResult<Page> {
 
 fn listed(row: Row) -> Option<ListedNetwork> {
     let marks = row.object.marks?;
-    let mut hasher = DefaultHasher::new();
-    // Serialised, because the text has everything of the row and nothing else. It cannot fail: the row came as JSON
-    // or could have.
-    serde_json::to_string(&row).unwrap_or_default().hash(&mut hasher);
     let (subnets, routers) = row.related.into_iter().partition(|object| object.kind() == ObjectKind::Subnet);
     let sighting = Sighting { networks: vec![row.object], subnets, routers };
     let fact = match sighting.consistent() {
         Ok(view) => fact(&view, None),
         Err(error) => NetworkFact { detail: NetworkDetail::default(), trouble: Some(error.to_string()) },
     };
-    Some(ListedNetwork { id: NetworkId(marks.id), incarnation: marks.incarnation, fact, fingerprint: hasher.finish() })
+    Some(ListedNetwork { id: NetworkId(marks.id), incarnation: marks.incarnation, fact })
 }

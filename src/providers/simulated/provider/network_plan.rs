@@ -11,6 +11,8 @@
 
 use std::collections::BTreeMap;
 
+use aws_lc_rs::digest::{SHA256, digest};
+
 use super::super::objects::{
     Body, CloudObject, Marks, NewObject, ObjectId, ObjectKind, ObjectState, Segment, SubnetOptions, SubnetRoute,
 };
@@ -100,24 +102,16 @@ pub(super) fn plan(view: &View, spec: &NetworkSpec, wants_vlan: bool) -> Provide
 /// Failed beginnings that nothing is built on.
 fn discards(view: &View, wants_vlan: bool) -> Vec<Step> {
     let discard = |object: &CloudObject| Step::Discard(object.kind(), object.id.clone());
-    let mut steps = Vec::new();
-    if let Some(router) = view.router.as_ref().filter(|router| is_errored(router)) {
-        if router.interfaces().next().is_none() {
-            steps.push(discard(router));
-        }
-    }
-    if let Some(subnet) = view.subnet.as_ref().filter(|subnet| is_errored(subnet)) {
-        if !is_attached(view) {
-            steps.push(discard(subnet));
-        }
-    }
-    if let Some(network) = &view.network {
+    let unused_router = |router: &&CloudObject| is_errored(router) && router.interfaces().next().is_none();
+    let unused_subnet = |subnet: &&CloudObject| is_errored(subnet) && !is_attached(view);
+    let unused_network = |network: &&CloudObject| {
         let lacks_vlan = wants_vlan && network.segment().is_none();
-        if (is_errored(network) || lacks_vlan) && view.subnet.is_none() {
-            steps.push(discard(network));
-        }
-    }
-    steps
+        (is_errored(network) || lacks_vlan) && view.subnet.is_none()
+    };
+    let router = view.router.as_ref().filter(unused_router);
+    let subnet = view.subnet.as_ref().filter(unused_subnet);
+    let network = view.network.as_ref().filter(unused_network);
+    [router, subnet, network].into_iter().flatten().map(discard).collect()
 }
 
 fn is_errored(object: &CloudObject) -> bool {
@@ -179,8 +173,17 @@ pub(super) fn fact(view: &View, spec: Option<&NetworkSpec>) -> NetworkFact {
         router: view.router.as_ref().map(|object| ProviderRouterId(object.id.0.clone())),
         vlan: segment.map(|segment| segment.vlan),
         storage_range: spec.and_then(|spec| spec.address_plan().storage),
+        fingerprint: Some(fingerprint(view)),
     };
     NetworkFact { detail, trouble: trouble(view, spec) }
+}
+
+/// Changes when and only when one of the parts does. Serialised, because the text has everything of them and nothing
+/// else; it cannot fail, because they came as JSON or could have. A digest whose form is fixed, because it is stored.
+fn fingerprint(view: &View) -> u64 {
+    let parts = serde_json::to_vec(&[&view.network, &view.subnet, &view.router]).unwrap_or_default();
+    let digest = digest(&SHA256, &parts);
+    digest.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 fn trouble(view: &View, spec: Option<&NetworkSpec>) -> Option<String> {

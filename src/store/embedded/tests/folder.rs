@@ -93,3 +93,17 @@ fn an_empty_file_is_a_new_database() {
     assert_eq!(pragma("user_version"), i64::try_from(MIGRATIONS.len()).expect("few"));
     assert_eq!(pragma("page_size"), 16 * 1024);
 }
+
+#[tokio::test]
+async fn the_writer_syncs_a_write_ahead_log_at_every_commit() {
+    let folder = Folder::new();
+    let store = open(folder.path());
+    store
+        .meddle(|connection| {
+            let mode: String = connection.pragma_query_value(None, "journal_mode", |row| row.get(0)).expect("readable");
+            let level: i64 = connection.pragma_query_value(None, "synchronous", |row| row.get(0)).expect("readable");
+            // 2 is FULL.
+            assert_eq!((mode.as_str(), level), ("wal", 2));
+        })
+        .await;
+}

@@ -314,11 +314,11 @@ async fn the_bulk_list_has_our_networks_and_a_fingerprint_that_follows_the_objec
     let recorded = rig.recorded.lock().expect("lock").clone();
     assert_eq!(listed.fact.detail, NetworkDetail { storage_range: None, ..recorded });
     assert_eq!(listed.fact.trouble, None);
-    assert_eq!(list().await.items[0].fingerprint, listed.fingerprint);
+    assert_eq!(list().await.items[0].fact.detail.fingerprint, listed.fact.detail.fingerprint);
     let router = rig.inventory().await.routers[0].id.clone();
     rig.behind_our_back(BackdoorChange::DropGateway { router }).await;
     let changed = list().await.items.remove(0);
-    assert_ne!(changed.fingerprint, listed.fingerprint);
+    assert_ne!(changed.fact.detail.fingerprint, listed.fact.detail.fingerprint);
     assert_eq!(changed.fact.trouble.as_deref(), Some("the router is not connected to the outside"));
 }
 

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 
+use super::super::super::api::Doors;
 use super::super::super::call::{Call, CloudError};
 use super::super::super::engine::faults::{CallPattern, Effect};
 use super::super::super::objects::ObjectId;
@@ -140,4 +141,38 @@ fn a_cloud_that_is_not_there_is_unavailable() {
     let remote = Remote::new(&format!("http://{closed}/")).expect("a client");
     assert_eq!(client.block_on(remote.call(request(Call::ListExternalNetworks))), Err(CloudError::Unavailable));
     assert_eq!(client.block_on(remote.inventory()), Err(CloudError::Unavailable));
+}
+
+#[test]
+fn a_server_ends_when_it_is_told_to_and_refuses_a_file_that_is_not_its_own() {
+    let client = client();
+    let file = TemporaryFile::new("ending");
+    client.block_on(async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("bound");
+        let cloud = server::open(file.path(), ServerSettings::default()).expect("opened");
+        server::serve(listener, cloud, std::future::ready(())).await.expect("ended");
+        std::fs::write(file.path(), "hello\n").expect("written");
+        let any: SocketAddr = "127.0.0.1:0".parse().expect("an address");
+        server::run(any, file.path(), ServerSettings::default()).await.expect_err("refused");
+    });
+}
+
+#[test]
+fn the_settings_decide_which_cloud_is_reached() {
+    let file = TemporaryFile::new("doors");
+    let server = Server::start(&file, "127.0.0.1:0");
+    let client = client();
+    let _entered = client.enter();
+    let local = cloud();
+    let uninterrupted: Arc<dyn crate::model::ambient::Interrupt> = Arc::new(crate::model::ambient::Uninterrupted);
+    for endpoint in [None, Some(format!("http://{}", server.address))] {
+        let settings = SimulatedSettings { endpoint: endpoint.clone(), ..SimulatedSettings::default() };
+        let doors = Doors::of(&settings, &local, &ambient(), &uninterrupted).expect("doors");
+        let create = super::super::super::testing::new_object(1, super::super::super::objects::Body::Project);
+        client.block_on(doors.api.call(request(create))).expect("created");
+        let seen = client.block_on(doors.handle.inventory()).expect("inventory").identities.len();
+        assert_eq!(seen, 1, "{endpoint:?}");
+    }
+    assert_eq!(client.block_on(server.remote().inventory()).expect("inventory").identities.len(), 1);
+    server.end();
 }

@@ -29,6 +29,7 @@ use regent::store::memory::{MemoryDisk, MemoryStore, Mode};
 use regent::store::{Batch, Store, Write};
 use regent::supervision::Supervision;
 use regent::supervision::clouds::Clouds;
+use regent::supervision::regions::CloudFactory;
 use serde_json::Value;
 use tower::ServiceExt;
 use uuid::Uuid;
@@ -81,10 +82,10 @@ pub struct World {
     pub tenants: Vec<Tenant>,
     pub token: String,
     pub lives: u64,
+    pub options: Options,
+    /// How many networks each tenant may have.
+    pub networks_limit: u64,
 }
-
-/// Room for the networks of one history and no more, so that the quota is felt.
-const NETWORKS_LIMIT: u64 = 8;
 
 impl World {
     pub fn new(seed: u64, mode: Mode) -> Self {
@@ -104,6 +105,9 @@ impl World {
             tenants: tenants.collect(),
             token: BearerToken::new(TokenId(id(30)), &[7; 32]).reveal(),
             lives: 0,
+            options: Options { poll_settled: Duration::from_secs(20), ..Options::default() },
+            // Room for the networks of one history and no more, so that the quota is felt.
+            networks_limit: 8,
         }
     }
 
@@ -135,7 +139,7 @@ impl World {
             let (organizations, projects) = (OrganizationSpec::default(), ProjectSpec::default());
             writes.push(insert(Record::new::<Organization>(tenant.organization.0, organization, &organizations)));
             writes.push(insert(Record::new::<Project>(tenant.project.0, project, &projects)));
-            let (kind, limit) = (QuotaKind::Networks, NETWORKS_LIMIT);
+            let (kind, limit) = (QuotaKind::Networks, self.networks_limit);
             writes.push(Write::Limit { organization: tenant.organization, kind, limit });
         }
         let bearer = BearerToken::parse(&self.token).expect("a token");
@@ -146,6 +150,14 @@ impl World {
 
     /// Starts the process again on what the last one left.
     pub async fn begin_life(&mut self) -> Life {
+        self.begin_life_with(|clouds| clouds).await
+    }
+
+    /// The same, with something between the control plane and its clouds.
+    pub async fn begin_life_with(
+        &mut self,
+        around: impl FnOnce(Arc<dyn CloudFactory>) -> Arc<dyn CloudFactory>,
+    ) -> Life {
         self.lives += 1;
         self.clock.life_begins();
         self.points.revive();
@@ -157,9 +169,8 @@ impl World {
         let keeper = move |region: RegionId| Ok(Arc::clone(&kept[&region]));
         let clouds = Arc::new(Clouds::new(ambient.clone(), self.lives, Box::new(keeper)).interrupted_by(points));
         let envelope = EnvelopeKey::from_bytes(&[9; 32]).expect("a key");
-        let options = Options { poll_settled: Duration::from_secs(20), ..Options::default() };
-        let environment = Environment::new(Arc::clone(&store), ambient.clone(), envelope, options);
-        let supervision = Supervision::start(environment, Arc::clone(&clouds) as _).await.expect("starts");
+        let environment = Environment::new(Arc::clone(&store), ambient.clone(), envelope, self.options);
+        let supervision = Supervision::start(environment, around(Arc::clone(&clouds) as _)).await.expect("starts");
         let api = Arc::new(Api {
             store: Arc::clone(&store),
             identity: Arc::new(EmbeddedIdentity::new(Arc::clone(&store), ambient.clone())),

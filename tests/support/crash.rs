@@ -29,7 +29,7 @@ pub struct Arm {
 #[derive(Default)]
 struct State {
     table: Table,
-    arm: Option<Arm>,
+    arms: Vec<Arm>,
     dead: bool,
     trace: u64,
 }
@@ -47,11 +47,11 @@ impl CrashPoints {
     }
 
     pub fn arm(&self, arm: Arm) {
-        self.state.lock().unwrap().arm = Some(arm);
+        self.state.lock().unwrap().arms.push(arm);
     }
 
     pub fn disarm(&self) {
-        self.state.lock().unwrap().arm = None;
+        self.state.lock().unwrap().arms.clear();
     }
 
     /// A new life begins.
@@ -88,18 +88,18 @@ impl CrashPoints {
         for byte in name.bytes() {
             state.trace = (state.trace ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
-        let dies = match &mut state.arm {
-            Some(arm) if arm.name.as_deref().is_none_or(|wanted| wanted == name) => {
-                arm.countdown = arm.countdown.saturating_sub(1);
-                arm.countdown == 0
-            }
-            _ => false,
-        };
+        for arm in state.arms.iter_mut().filter(|arm| arm.name.as_deref().is_none_or(|wanted| wanted == name)) {
+            arm.countdown = arm.countdown.saturating_sub(1);
+        }
+        let due = state.arms.iter().position(|arm| arm.countdown == 0);
+        let dies = due.is_some();
+        if let Some(due) = due {
+            state.arms.remove(due);
+        }
         let visits = state.table.entry(name.to_owned()).or_default();
         visits.passed += 1;
         if dies {
             visits.died += 1;
-            state.arm = None;
             state.dead = true;
             self.died.notify_one();
         }

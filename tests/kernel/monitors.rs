@@ -1,0 +1,71 @@
+//! What changes in the cloud behind our back is noticed, shown and healed, at a cost that grows with pages.
+
+use std::time::Duration;
+
+use regent::model::condition::{Axis, Reason, Truth};
+use regent::providers::simulated::engine::backdoor::BackdoorChange;
+
+use super::{create, eventually, key, provisioned, world};
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_vanished_is_reported_within_one_poll_and_made_again() {
+    let (world, life) = world().await;
+    let region = world.regions()[0];
+    let handle = life.clouds.handle(region).expect("simulated");
+    let id = create(&world, &life, "vanishing", region).await;
+    provisioned(&life, id).await;
+    // The monitor has seen it at least once.
+    tokio::time::sleep(world.options.poll_settled * 2).await;
+
+    let object = handle.inventory().await.expect("books").networks[0].id.clone();
+    handle.change_directly(BackdoorChange::Delete { id: object }).await.expect("deletes");
+    let vanished = tokio::time::Instant::now();
+    let mut reported = None;
+    eventually("reported", async || {
+        let history = life.store.history(key(id)).await.expect("reads");
+        let is_report =
+            |axis, status, reason| (axis, status, reason) == (Axis::Healthy, Truth::False, Reason::Degraded);
+        if history.iter().any(|entry| is_report(entry.axis, entry.status, entry.reason)) {
+            reported = Some(vanished.elapsed());
+        }
+        reported.is_some()
+    })
+    .await;
+    let after = reported.expect("reported");
+    assert!(after <= world.options.poll_settled + Duration::from_secs(1), "reported only after {after:?}");
+    eventually("made again", async || handle.inventory().await.expect("books").networks.len() == 1).await;
+    provisioned(&life, id).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_poll_of_n_networks_costs_one_read_per_thousand() {
+    const NETWORKS: usize = 2100;
+    let (world, life) = world().await;
+    // The region without VLANs: there are only four thousand of those.
+    let region = world.regions()[1];
+    let handle = life.clouds.handle(region).expect("simulated");
+    let mut ids = Vec::new();
+    for number in 0..NETWORKS {
+        ids.push(create(&world, &life, &format!("n{number}"), region).await);
+    }
+    for id in &ids {
+        provisioned(&life, *id).await;
+    }
+    let listed = async || *handle.counters().await.expect("books").operations.get("list-networks").unwrap_or(&0);
+    tokio::time::sleep(world.options.poll_settled * 2).await;
+    let before = listed().await;
+    tokio::time::sleep(world.options.poll_settled * 10).await;
+    let polls_and_pages = listed().await - before;
+    let per_poll = NETWORKS.div_ceil(1000) as u64;
+    // Ten periods hold nine to ten polls, depending on where in a period they begin.
+    assert!((9 * per_poll..=10 * per_poll).contains(&polls_and_pages), "{polls_and_pages} reads in ten polls");
+
+    let victim = handle.inventory().await.expect("books").networks[NETWORKS / 2].clone();
+    let id = victim.marks.expect("ours").id;
+    handle.change_directly(BackdoorChange::Delete { id: victim.id }).await.expect("deletes");
+    eventually("reported", async || {
+        let history = life.store.history(key(id)).await.expect("reads");
+        history.iter().any(|entry| entry.reason == Reason::Degraded)
+    })
+    .await;
+}

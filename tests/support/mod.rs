@@ -1,0 +1,4 @@
+//! The rigs that tests run on.
+
+pub mod crash;
+pub mod world;
