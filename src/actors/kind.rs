@@ -23,6 +23,11 @@ pub trait Behaviour: ResourceKind + Sized {
     /// Has the cloud, as far as is known, anything of it?
     fn is_realised(detail: &Self::Detail) -> bool;
 
+    /// What the cloud's objects looked like when they were last as asked for: a monitor that sees another one has news.
+    fn fingerprint(_detail: &Self::Detail) -> Option<u64> {
+        None
+    }
+
     /// A hidden owner that is to go once this resource has gone.
     fn followed_by(_resource: &Resource<Self>) -> Option<Key> {
         None
@@ -39,6 +44,7 @@ pub struct KindEntry {
     pub decide: fn(&View<'_>) -> Result<Decision, CorruptRecord>,
     pub absorb: fn(&Record, &Document, &Fact) -> Result<Absorbed, CorruptRecord>,
     pub is_realised: fn(&Record) -> bool,
+    pub fingerprint: fn(&Record) -> Option<u64>,
     pub followed_by: fn(&Record) -> Result<Option<Key>, CorruptRecord>,
     pub upgrade: fn(u32, &mut Metadata),
     /// Runs after the store opens and before any actor.
@@ -81,6 +87,7 @@ impl KindEntry {
                 Ok(Absorbed { detail: Document::of(&known), trouble })
             },
             is_realised: |record| record.detail.read::<K::Detail>().is_ok_and(|detail| K::is_realised(&detail)),
+            fingerprint: |record| record.detail.read::<K::Detail>().ok().and_then(|detail| K::fingerprint(&detail)),
             followed_by: |record| Ok(K::followed_by(&record.open::<K>()?)),
             upgrade: K::upgrade,
             initialise: Initialise::Nothing,

@@ -1,4 +1,4 @@
-//! A region's monitor: looks at the cloud in bulk and tells actors what differs from what it saw last.
+//! A region's monitor: looks at the cloud in bulk and tells actors what differs from what they have on record.
 //!
 //! ```text
 //!   poll ──▶ list, a thousand to a read ──▶ compare ──▶ Observed, only for differences
@@ -9,7 +9,7 @@
 //! The monitor speeds things up and finds what changed behind our back. Nothing depends on it: with the monitor
 //! stopped everything still converges.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -27,7 +27,7 @@ use crate::model::ids::{Key, Kind, NetworkId, OrganizationId, RegionId};
 use crate::model::network::VlanId;
 use crate::model::sealed::{SealError, Sealed};
 use crate::providers::call::Fact;
-use crate::providers::{CallContext, Ledger, ListedNetwork, NetworkFact, Observed, ProviderError, Sequence};
+use crate::providers::{CallContext, Ledger, ListedNetwork, Observed, ProviderError, Sequence};
 use crate::store::StoreError;
 
 /// How soon a look at everything that failed is tried again: much sooner than the next one is due, because nothing has
@@ -56,12 +56,7 @@ impl crate::graph::Service for MonitorService {
     }
 
     fn spawn(&self, supervisor: ActorCell) -> BoxFuture<'_, Result<ActorCell, SpawnErr>> {
-        let state = State {
-            environment: Arc::clone(&self.environment),
-            region: self.region,
-            seen: BTreeMap::new(),
-            since_full: 0,
-        };
+        let state = State { environment: Arc::clone(&self.environment), region: self.region, since_full: 0 };
         async move {
             let (actor, _) = Actor::spawn_linked(None, Monitor, state, supervisor).await?;
             Ok(actor.get_cell())
@@ -94,8 +89,6 @@ enum Scope {
 pub struct State {
     environment: Arc<Environment>,
     region: RegionId,
-    /// What each object looked like when it was last seen.
-    seen: BTreeMap<NetworkId, NetworkFact>,
     /// Looks at pending objects since the last full one.
     since_full: u32,
 }
@@ -181,11 +174,15 @@ impl State {
             }
         };
         let graph = &self.environment.graph;
-        let mut present = BTreeMap::new();
+        let mut present = BTreeSet::new();
         for network in listed {
-            let same = self.seen.get(&network.id) == Some(&network.fact);
-            present.insert(network.id, network.fact.clone());
-            if !same && graph.is_current(network.id.key(), network.incarnation) {
+            present.insert(network.id);
+            let Some(node) = graph.node(network.id.key()) else { continue };
+            let known = node.snapshot();
+            // Compared with what its actor has on record, not with what was seen last: what changes away and back
+            // between two looks would seem not to have changed at all.
+            let same = known.fingerprint == network.fact.detail.fingerprint && network.fact.trouble.is_none();
+            if known.incarnation == Some(network.incarnation) && known.realised && !same {
                 let fact = Fact::Network(Observed { sequence: *sequence, fact: network.fact.clone() });
                 let observation = Observation { sequence: *sequence, sighting: Sighting::Present(fact) };
                 graph.send(network.id.key(), Message::Observed(observation));
@@ -199,13 +196,9 @@ impl State {
                 networks.map(|member| member.key).collect()
             }
         };
-        for key in expected.into_iter().filter(|key| !present.contains_key(&NetworkId(key.id))) {
+        for key in expected.into_iter().filter(|key| !present.contains(&NetworkId(key.id))) {
             let observation = Observation { sequence: *sequence, sighting: Sighting::Absent };
             graph.send(key, Message::Observed(observation));
-        }
-        match looked.scope {
-            Scope::Everything => self.seen = present,
-            Scope::Only(_) => self.seen.append(&mut present),
         }
     }
 }

@@ -41,6 +41,10 @@ impl Behaviour for Network {
         detail.network.is_some()
     }
 
+    fn fingerprint(detail: &NetworkDetail) -> Option<u64> {
+        detail.fingerprint
+    }
+
     fn followed_by(resource: &Resource<Self>) -> Option<Key> {
         resource.metadata.owner
     }

@@ -411,6 +411,7 @@ impl State {
             deleting: metadata.is_deleting(),
             conditions: self.record.conditions.clone(),
             realised: (self.entry.is_realised)(&self.record),
+            fingerprint: (self.entry.fingerprint)(&self.record),
             passes: self.passes,
             last_message: self.last_message,
             next_wake: self.next_wake,

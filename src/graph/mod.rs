@@ -25,7 +25,7 @@ use futures_util::future::BoxFuture;
 use ractor::{ActorCell, ActorRef, SpawnErr};
 use tokio::task::JoinHandle;
 
-use crate::model::ids::{Incarnation, Key, RegionId};
+use crate::model::ids::{Key, RegionId};
 use crate::model::record::Record;
 use message::Message;
 use snapshot::Snapshot;
@@ -282,11 +282,5 @@ impl Graph {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
-    }
-
-    /// Whether `incarnation` is the one that lives at `key`.
-    #[must_use]
-    pub fn is_current(&self, key: Key, incarnation: Incarnation) -> bool {
-        self.node(key).is_some_and(|node| node.snapshot().incarnation == Some(incarnation))
     }
 }

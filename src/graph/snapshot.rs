@@ -53,6 +53,9 @@ pub struct Snapshot {
     pub conditions: Conditions,
     /// The cloud has, or may have, something of it: the monitor looks out for it.
     pub realised: bool,
+    /// Of what the cloud held when it was last as asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<u64>,
     pub passes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_message: Option<&'static str>,
@@ -88,6 +91,7 @@ impl Snapshot {
             deleting: false,
             conditions: Conditions { available: None, healthy: None, active: None },
             realised: false,
+            fingerprint: None,
             passes: 0,
             last_message: None,
             next_wake: None,
