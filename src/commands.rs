@@ -56,8 +56,7 @@ pub async fn new_token(arguments: &NewTokenArguments) -> Result<Done, CommandErr
     let spec = token.spec(subject, Role::PlatformAdministrator, expires);
     let path = token_requests::leave(directory, &token, &spec)
         .map_err(|source| CommandError::File { path: directory.clone(), source })?;
-    let taken = token_requests::taken(&path, SERVER_PATIENCE).await;
-    let remark = if taken {
+    let remark = if token_requests::taken(&path, SERVER_PATIENCE).await {
         "the server knows it now"
     } else {
         "no server is running on this folder; the token will be good once one is started"
@@ -78,6 +77,9 @@ pub fn backup(arguments: &BackupArguments) -> Result<Done, CommandError> {
 
 pub fn restore(arguments: &RestoreArguments) -> Result<Done, CommandError> {
     let directory = &arguments.data.data_dir;
+    let at = |source| CommandError::File { path: directory.clone(), source };
+    // Before the store makes it, so that it is its owner's alone.
+    files::ensure_directory(directory).map_err(at)?;
     restore_folder(&arguments.from, directory)?;
     let mut remark = "without its envelope key, secrets in it will be issued anew; see --key-from".to_owned();
     if let Some(from) = &arguments.key_from {

@@ -1,7 +1,7 @@
 //! The command line: reads what was typed, sets up the log, and calls the library.
 
 use std::error::Error;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -50,6 +50,7 @@ async fn run(line: CommandLine) -> Result<(), Box<dyn Error>> {
 fn set_up_log(directives: &str, format: LogFormat) -> Result<(), Box<dyn Error>> {
     let filter = EnvFilter::try_new(directives)?;
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = log.with_ansi(std::io::stderr().is_terminal());
     match format {
         LogFormat::Text => log.init(),
         LogFormat::Json => log.json().init(),

@@ -1,7 +1,7 @@
 //! `regent serve`: puts the parts together, in order, and takes them down again.
 //!
 //! ```text
-//!   folder → store → envelope key → regions → listeners → first start → supervision → requests
+//!   listeners → folder → store → envelope key → regions → first start → supervision → requests
 //! ```
 //!
 //! Requests are taken last, when there is something to take them; they are refused first when it ends, so that what
@@ -90,8 +90,10 @@ pub enum ServeError {
 /// Runs until the process is told to end.
 pub async fn serve(arguments: ServeArguments) -> Result<(), ServeError> {
     let metrics = install_metrics();
-    let foundation = Foundation::lay(&arguments).await?;
+    // The cheapest mistakes first: a bad file or address should not leave a new folder behind.
+    let configuration = arguments.config.as_deref().map(Configuration::read).transpose()?;
     let listeners = Listeners::bind(&arguments).await?;
+    let foundation = Foundation::lay(&arguments.data_dir, configuration.as_ref()).await?;
     let urls = listeners.urls()?;
     let ambient = foundation.ambient.clone();
     let issued = bootstrap(foundation.store.as_ref(), &ambient, &arguments.data_dir, &urls).await?;
@@ -134,16 +136,14 @@ struct Foundation {
 }
 
 impl Foundation {
-    async fn lay(arguments: &ServeArguments) -> Result<Self, ServeError> {
-        let directory = &arguments.data_dir;
-        // The cheapest mistakes first: a bad file should not leave a new folder behind.
-        let configuration = arguments.config.as_deref().map(Configuration::read).transpose()?;
-        files::ensure_directory(directory).map_err(|source| ServeError::Folder { path: directory.clone(), source })?;
+    async fn lay(directory: &Path, configuration: Option<&Configuration>) -> Result<Self, ServeError> {
+        files::ensure_directory(directory)
+            .map_err(|source| ServeError::Folder { path: directory.to_owned(), source })?;
         let ambient = Ambient::system();
         let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(directory, ambient.clone())?);
         let envelope = load_or_create(directory)?;
         let epoch = next_epoch(directory)?;
-        if let Some(configuration) = &configuration {
+        if let Some(configuration) = configuration {
             apply(store.as_ref(), &ambient, configuration).await?;
         }
         token_requests::take_all(directory, store.as_ref(), &ambient).await;

@@ -1,8 +1,8 @@
 //! Whole-system tests, in one binary: a module for each capability.
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 
 mod http;
 mod kernel;
 #[cfg(feature = "sabotage")]
+#[expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 mod simulation;
 mod support;

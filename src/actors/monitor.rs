@@ -30,6 +30,10 @@ use crate::providers::call::Fact;
 use crate::providers::{CallContext, Ledger, ListedNetwork, NetworkFact, Observed, ProviderError, Sequence};
 use crate::store::StoreError;
 
+/// How soon a look at everything that failed is tried again: much sooner than the next one is due, because nothing has
+/// been seen, but not at once, because the cloud has just failed.
+const TICKS_AFTER_FAILURE: u32 = 5;
+
 /// How many ids are asked for in one read of pending objects.
 const PENDING_MAX: usize = 1000;
 
@@ -135,9 +139,8 @@ impl State {
     /// Looks at everything when it is time, otherwise at what is pending, otherwise not at all.
     fn poll(&mut self, myself: &ActorRef<MonitorMessage>) {
         let options = &self.environment.options;
-        let ticks = options.poll_settled.as_nanos() / options.poll_pending.as_nanos().max(1);
         self.since_full += 1;
-        let scope = if u128::from(self.since_full) >= ticks.max(1) {
+        let scope = if self.since_full >= self.full_every() {
             self.since_full = 0;
             Scope::Everything
         } else {
@@ -157,6 +160,13 @@ impl State {
         });
     }
 
+    /// How many ticks lie between two looks at everything.
+    fn full_every(&self) -> u32 {
+        let options = &self.environment.options;
+        let ticks = options.poll_settled.as_nanos() / options.poll_pending.as_nanos().max(1);
+        u32::try_from(ticks).unwrap_or(u32::MAX).max(1)
+    }
+
     /// Tells actors what differs. A look that failed tells nothing: absence must be seen, not assumed.
     fn tell(&mut self, looked: &Looked) {
         let (sequence, listed) = match &looked.listing {
@@ -164,6 +174,9 @@ impl State {
             Err(error) => {
                 metrics::counter!("regent_monitor_failures_total", "region" => self.region.to_string()).increment(1);
                 tracing::warn!(region = %self.region, %error, "the monitor could not look at the cloud");
+                if matches!(looked.scope, Scope::Everything) {
+                    self.since_full = self.full_every().saturating_sub(TICKS_AFTER_FAILURE);
+                }
                 return;
             }
         };

@@ -223,12 +223,11 @@ impl State {
         self.wake();
     }
 
-    /// Somebody looked at the cloud. Only what differs from the record, and is newer than it, is news.
+    /// Somebody looked at the cloud. What differs from the record is a reason to look afresh; only if the look began
+    /// after the newest one on record is it also reported, because a slow look can be both begun earlier and older.
     fn observed(&mut self, observation: Observation) {
-        if observation.sequence <= self.sequence {
-            return;
-        }
-        self.sequence = observation.sequence;
+        let newer = observation.sequence > self.sequence;
+        self.sequence = self.sequence.max(observation.sequence);
         let news = match &observation.sighting {
             Sighting::Absent => (self.entry.is_realised)(&self.record),
             Sighting::Present(fact) => match (self.entry.absorb)(&self.record, &self.record.detail, fact) {
@@ -237,7 +236,9 @@ impl State {
             },
         };
         if news && self.phase != Phase::Parked {
-            self.observation = Some(observation);
+            if newer {
+                self.observation = Some(observation);
+            }
             self.attempt = 0;
             self.wake();
         }

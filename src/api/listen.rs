@@ -34,7 +34,7 @@ pub const HANDSHAKE_DURATION_MAX: Duration = Duration::from_secs(10);
 
 /// How long nothing may move on a connection. Longer than any request may take to be answered, so that only an idle
 /// or a stuck peer is cut off.
-pub const IDLE_DURATION_MAX: Duration = Duration::from_secs(120);
+pub const IDLE_DURATION_MAX: Duration = Duration::from_mins(2);
 
 /// After an error of accepting, usually too many open files: trying again at once would only spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

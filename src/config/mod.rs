@@ -98,7 +98,7 @@ impl Configuration {
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigurationError> {
         let invalid = |fault: Fault| ConfigurationError::Invalid {
             path: path.to_owned(),
-            line: 1 + text.as_bytes()[..fault.at.min(text.len())].iter().filter(|byte| **byte == b'\n').count(),
+            line: 1 + text.get(..fault.at).unwrap_or(text).matches('\n').count(),
             reason: fault.reason,
         };
         let file: File = toml::from_str(text).map_err(|error| {

@@ -1,13 +1,17 @@
 //! The real router on a loopback port, with the memory store behind it and no actors: what is accepted stays pending.
 
+mod admin;
+mod audit;
 mod bootstrap;
 mod cross_cutting;
 mod identity;
 mod limits;
 mod moody_store;
 mod networks;
+mod process;
 mod references;
 mod regions;
+mod tls;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -27,6 +31,7 @@ use regent::model::record::{Record, ResourceKind};
 use regent::model::region::{ProviderSettings, Region, RegionSpec, SimulatedSettings};
 use regent::providers::ProviderError;
 use regent::providers::types::ExternalNetwork;
+use regent::store::embedded::EmbeddedStore;
 use regent::store::memory::{MemoryDisk, MemoryStore, Mode};
 use regent::store::{Batch, Store, Write};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
@@ -79,7 +84,11 @@ impl ExternalNetworks for TwoExternalNetworks {
 }
 
 pub fn memory_store(ambient: &Ambient) -> Arc<dyn Store> {
-    Arc::new(MemoryStore::open(MemoryDisk::new(), ambient.clone(), Arc::new(Uninterrupted), Mode::Atomic))
+    memory_store_in(ambient, Mode::Atomic)
+}
+
+fn memory_store_in(ambient: &Ambient, mode: Mode) -> Arc<dyn Store> {
+    Arc::new(MemoryStore::open(MemoryDisk::new(), ambient.clone(), Arc::new(Uninterrupted), mode))
 }
 
 /// One server and everything a test needs to speak to it.
@@ -91,13 +100,32 @@ pub struct World {
     pub start: BootstrapFile,
     pub api: Arc<Api>,
     identity: Arc<TestIdentity>,
-    _folder: Folder,
+    folders: Vec<Folder>,
 }
 
 impl World {
     pub async fn start() -> Self {
         let ambient = Ambient::system();
         Self::over(memory_store(&ambient), ambient).await
+    }
+
+    /// A world on every store that there is: what clients see must not depend on it.
+    pub async fn on_each_store() -> Vec<(&'static str, Self)> {
+        let ambient = Ambient::system();
+        let folder = Folder::new();
+        let embedded = EmbeddedStore::open(&folder.0, ambient.clone()).expect("opens");
+        let stores: [(_, Arc<dyn Store>); 3] = [
+            ("memory", memory_store_in(&ambient, Mode::Atomic)),
+            ("saga", memory_store_in(&ambient, Mode::Saga)),
+            ("embedded", Arc::new(embedded)),
+        ];
+        let mut worlds = Vec::new();
+        for (name, store) in stores {
+            worlds.push((name, Self::over(store, ambient.clone()).await));
+        }
+        // The store's folder lives as long as the worlds do.
+        worlds[2].1.folders.push(folder);
+        worlds
     }
 
     pub async fn over(store: Arc<dyn Store>, ambient: Ambient) -> Self {
@@ -115,7 +143,7 @@ impl World {
             settings: ApiSettings::default(),
         });
         let address = serve(router(&api)).await;
-        Self { address, client: reqwest::Client::new(), store, ambient, start, api, identity, _folder: folder }
+        Self { address, client: reqwest::Client::new(), store, ambient, start, api, identity, folders: vec![folder] }
     }
 
     /// A request with the administrator's token.

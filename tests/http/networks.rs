@@ -249,18 +249,47 @@ async fn a_list_longer_than_a_page_is_complete_and_in_order() {
 }
 
 #[tokio::test]
-async fn the_quota_is_kept_and_says_so() {
-    let world = World::start().await;
-    let (other, other_project) = world.tenant().await;
-    let mut body = world.network_body("x");
-    body["spec"]["organizationId"] = json!(other);
-    body["spec"]["projectId"] = json!(other_project);
-    for _ in 0..5 {
-        world.create(&body).await;
+async fn the_quota_is_kept_and_says_so_on_every_store() {
+    for (store, world) in World::on_each_store().await {
+        let (other, other_project) = world.tenant().await;
+        let mut body = world.network_body("x");
+        body["spec"]["organizationId"] = json!(other);
+        body["spec"]["projectId"] = json!(other_project);
+        for _ in 0..5 {
+            world.create(&body).await;
+        }
+        let response = world.send(Method::POST, NETWORKS, &body).await;
+        let text = expect_error(response, StatusCode::FORBIDDEN, "forbidden").await;
+        assert_eq!(text, "total networks allocation of 6 would exceed quota limit of 5", "{store}");
+        let list = expect(world.get(&format!("{NETWORKS}?organizationID={other}")).await, StatusCode::OK).await;
+        assert_eq!(list.as_array().map(Vec::len), Some(5), "{store}");
+        let held = world.store.references(other_project.key()).await.expect("reads");
+        assert_eq!(held.len(), 5, "{store}: a refused network leaves no principal behind");
     }
-    let response = world.send(Method::POST, NETWORKS, &body).await;
-    let text = expect_error(response, StatusCode::FORBIDDEN, "forbidden").await;
-    assert_eq!(text, "total networks allocation of 6 would exceed quota limit of 5");
-    let list = expect(world.get(&format!("{NETWORKS}?organizationID={other}")).await, StatusCode::OK).await;
-    assert_eq!(list.as_array().map(Vec::len), Some(5));
+}
+
+#[tokio::test]
+async fn a_life_of_a_network_reads_the_same_on_every_store() {
+    for (store, world) in World::on_each_store().await {
+        let created = world.create(&world.network_body("one")).await;
+        let path = network_path(&created);
+        assert_eq!(expect(world.get(&path).await, StatusCode::OK).await, created, "{store}");
+        let change = json!({"metadata": {"name": "two"}, "spec": {"dnsNameservers": ["1.1.1.1"]}});
+        let updated = expect(world.send(Method::PUT, &path, &change).await, StatusCode::ACCEPTED).await;
+        assert_eq!(updated["spec"], change["spec"], "{store}");
+        assert_eq!(expect(world.get(NETWORKS).await, StatusCode::OK).await, json!([updated]), "{store}");
+        let reference = format!("{path}/references/a.b.c%2F{}", world.ambient.uuid());
+        for (method, target, status) in [
+            (Method::PUT, &reference, StatusCode::CREATED),
+            (Method::DELETE, &path, StatusCode::FORBIDDEN),
+            (Method::DELETE, &reference, StatusCode::NO_CONTENT),
+            (Method::DELETE, &path, StatusCode::ACCEPTED),
+            (Method::PUT, &reference, StatusCode::BAD_REQUEST),
+        ] {
+            let answer = world.request(method.clone(), target).send().await.expect("an answer");
+            assert_eq!(answer.status(), status, "{store}: {method} {target}");
+        }
+        let gone = expect(world.get(&path).await, StatusCode::OK).await;
+        assert_eq!(gone["metadata"]["provisioningStatus"], "deprovisioning", "{store}");
+    }
 }

@@ -23,8 +23,8 @@ const PATIENCE: Duration = Duration::from_secs(900);
 pub async fn quiet(life: &Life) -> Result<(), String> {
     let graph = &life.supervision.environment().graph;
     let began = tokio::time::Instant::now();
-    // Long enough for the monitors to have looked once since things calmed down.
-    tokio::time::sleep(Duration::from_secs(45)).await;
+    // Long enough for an open breaker to close and for the monitors to have looked since.
+    tokio::time::sleep(Duration::from_secs(90)).await;
     loop {
         let busy = graph.nodes().into_iter().filter(|node| {
             let snapshot = node.snapshot();

@@ -267,11 +267,14 @@ mod the_harness_catches {
     }
 }
 
-/// Replays the seed in REGENT_SEED; without one it replays the first.
+/// Replays the seed in REGENT_SEED; without one it replays the first. REGENT_LOG shows what the actors say.
 #[test]
 fn replay() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let target = std::env::var("REGENT_TARGET").ok();
+    if let Ok(filter) = std::env::var("REGENT_LOG") {
+        tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).init();
+    }
     let summary = run_caught(number("REGENT_SEED").unwrap_or(0), target.as_deref(), None);
     summary.unwrap_or_else(|text| panic!("{text}"));
 }

@@ -1,0 +1,79 @@
+//! Accepted creates, beside the disk and beside a bare loop.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::plane::Plane;
+use super::{bare, folder, judge, load, milliseconds, runtime};
+
+const CLIENTS: usize = 64;
+const CREATES: usize = 20_000;
+
+pub fn run() {
+    println!("creates");
+    let scratch = folder("bare");
+    let syncs = bare::syncs(&scratch);
+    println!(
+        "  sync of 4 KiB:           p50 {:.2} ms  p99 {:.2} ms",
+        milliseconds(syncs.percentile(50)),
+        milliseconds(syncs.percentile(99))
+    );
+
+    let (before, after) = (scratch.join("before.db"), scratch.join("after.db"));
+    let runtime = runtime();
+    runtime.block_on(async {
+        let plane = Plane::start(folder("template"), true).await;
+        regent::store::embedded::backup_folder(&plane.folder, &before).unwrap();
+        let mut client = load::Client::connect(&plane).await;
+        client.send(&plane.create_request("template", plane.regions[0])).await;
+        regent::store::embedded::backup_folder(&plane.folder, &after).unwrap();
+        assert!(plane.regions.len() == 2);
+    });
+    let switched = rusqlite::Connection::open(&after).unwrap();
+    switched.pragma_update(None, "journal_mode", "wal").unwrap();
+    drop(switched);
+    let loop_outcome = bare::group_commit(&before, &after, CLIENTS, CREATES);
+    println!(
+        "  bare loop, 64 writers:   {:.0}/s  p50 {:.2} ms  p99 {:.2} ms",
+        loop_outcome.per_second,
+        milliseconds(loop_outcome.latencies.percentile(50)),
+        milliseconds(loop_outcome.latencies.percentile(99))
+    );
+
+    let paused = runtime.block_on(async {
+        let plane = Arc::new(Plane::start(folder("paused"), true).await);
+        let outcome = load::closed_loop(&plane, plane.regions[0], CLIENTS, CREATES).await;
+        print("64 clients, actors paused:", &outcome);
+        let open = load::open_loop(&plane, plane.regions[0], 200, 2000).await;
+        print("200/s open loop:          ", &open);
+        (outcome, open)
+    });
+    let running = runtime.block_on(async {
+        let plane = Arc::new(Plane::start(folder("running"), false).await);
+        load::closed_loop(&plane, plane.regions[0], CLIENTS, CREATES / 4).await
+    });
+    print("64 clients, converging:   ", &running);
+
+    let (closed, open) = paused;
+    let ratio = closed.per_second() / loop_outcome.per_second;
+    judge(&format!("creates/s are {:.0} % of the bare loop's (at least 50 %)", ratio * 100.0), ratio >= 0.5);
+    let allowed = syncs.percentile(99) * 2 + Duration::from_millis(5);
+    let p99 = open.latencies.percentile(99);
+    let text = format!(
+        "p99 at 200/s is {:.2} ms (at most 2 x sync p99 + 5 ms = {:.2} ms)",
+        milliseconds(p99),
+        milliseconds(allowed)
+    );
+    judge(&text, p99 <= allowed);
+    runtime.shutdown_timeout(Duration::from_secs(1));
+    let _ = std::fs::remove_dir_all(scratch);
+}
+
+fn print(what: &str, outcome: &load::Outcome) {
+    println!(
+        "  {what} {:.0}/s  p50 {:.2} ms  p99 {:.2} ms",
+        outcome.per_second(),
+        milliseconds(outcome.latencies.percentile(50)),
+        milliseconds(outcome.latencies.percentile(99))
+    );
+}

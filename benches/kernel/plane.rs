@@ -1,0 +1,122 @@
+//! A whole control plane in this process, listening on loopback, on the embedded store.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use regent::actors::{Environment, Options};
+use regent::api::{Api, ApiSettings, ExternalNetworks, router};
+use regent::bootstrap::{BootstrapFile, Urls, bootstrap};
+use regent::config::Configuration;
+use regent::config::regions::apply;
+use regent::identity::embedded::EmbeddedIdentity;
+use regent::model::ambient::Ambient;
+use regent::model::ids::RegionId;
+use regent::model::sealed::EnvelopeKey;
+use regent::providers::ProviderError;
+use regent::providers::types::ExternalNetwork;
+use regent::store::Store;
+use regent::store::embedded::EmbeddedStore;
+use regent::supervision::Supervision;
+use regent::supervision::clouds::Clouds;
+
+pub struct Plane {
+    pub folder: PathBuf,
+    pub store: Arc<dyn Store>,
+    pub clouds: Arc<Clouds>,
+    /// Kept, because the actors end with it.
+    _supervision: Supervision,
+    pub regions: Vec<RegionId>,
+    pub bootstrap: BootstrapFile,
+    pub address: SocketAddr,
+}
+
+/// Regions without VLANs: there are only four thousand of those.
+const CONFIGURATION: &str = r#"
+[[regions]]
+id = "11111111-1111-4111-8111-111111111111"
+name = "north"
+[regions.simulated]
+
+[[regions]]
+id = "22222222-2222-4222-8222-222222222222"
+name = "south"
+[regions.simulated]
+"#;
+
+/// Opens the folder with its regions and its first organization.
+pub async fn furnished(folder: &Path, ambient: &Ambient) -> (Arc<dyn Store>, BootstrapFile, Vec<RegionId>) {
+    let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(folder, ambient.clone()).unwrap());
+    let configuration = Configuration::parse(CONFIGURATION, Path::new("bench")).unwrap();
+    apply(&*store, ambient, &configuration).await.unwrap();
+    let urls = Urls { api: String::new(), admin: String::new() };
+    bootstrap(&*store, ambient, folder, &urls).await.unwrap();
+    let file = std::fs::read(folder.join("bootstrap.json")).unwrap();
+    let regions = configuration.regions.iter().map(|region| region.id).collect();
+    (store, serde_json::from_slice(&file).unwrap(), regions)
+}
+
+impl Plane {
+    /// `paused`: actors are given places but do nothing.
+    pub async fn start(folder: PathBuf, paused: bool) -> Self {
+        let ambient = Ambient::system();
+        let (store, bootstrap, regions) = furnished(&folder, &ambient).await;
+        let clouds = Arc::new(Clouds::in_memory(ambient.clone(), 1));
+        let envelope = EnvelopeKey::from_bytes(&[1; 32]).unwrap();
+        let environment = Environment::new(Arc::clone(&store), ambient.clone(), envelope, Options::default());
+        if paused {
+            environment.stopping.cancel();
+        }
+        let supervision = Supervision::start(environment, Arc::clone(&clouds) as _).await.unwrap();
+        let api = Arc::new(Api {
+            store: Arc::clone(&store),
+            identity: Arc::new(EmbeddedIdentity::new(Arc::clone(&store), ambient.clone())),
+            external_networks: Arc::new(NoExternalNetworks),
+            ambient,
+            settings: ApiSettings::default(),
+        });
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        #[expect(clippy::disallowed_methods, reason = "ends with the runtime")]
+        tokio::spawn(async move { axum::serve(listener, router(&api)).await.unwrap() });
+        Self { folder, store, clouds, _supervision: supervision, regions, bootstrap, address }
+    }
+
+    /// The bytes of a request that creates a network.
+    pub fn create_request(&self, name: &str, region: RegionId) -> Vec<u8> {
+        let body = serde_json::json!({
+            "metadata": {"name": name},
+            "spec": {
+                "organizationId": self.bootstrap.organization_id,
+                "projectId": self.bootstrap.project_id,
+                "regionId": region,
+                "prefix": "10.0.0.0/22",
+                "dnsNameservers": ["1.1.1.1"],
+            },
+        })
+        .to_string();
+        let token = &self.bootstrap.token;
+        format!(
+            "POST /api/v2/networks HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer {token}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            body.len()
+        )
+        .into_bytes()
+    }
+}
+
+impl Drop for Plane {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+struct NoExternalNetworks;
+
+#[async_trait]
+impl ExternalNetworks for NoExternalNetworks {
+    async fn external_networks(&self, _region: RegionId) -> Result<Vec<ExternalNetwork>, ProviderError> {
+        Ok(Vec::new())
+    }
+}
