@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -98,7 +99,6 @@ pub async fn serve(arguments: ServeArguments) -> Result<(), ServeError> {
     let ambient = foundation.ambient.clone();
     let issued = bootstrap(foundation.store.as_ref(), &ambient, &arguments.data_dir, &urls).await?;
     let (environment, store) = (Arc::clone(&foundation.environment), Arc::clone(&foundation.store));
-    // supervision starts here
     let clouds = Clouds::in_folder(ambient.clone(), foundation.epoch, arguments.data_dir.join(CLOUDS_FOLDER));
     let supervision = Supervision::start(Arc::clone(&environment), Arc::new(clouds)).await?;
     let api = Arc::new(Api {
@@ -142,7 +142,7 @@ impl Foundation {
         let ambient = Ambient::system();
         let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(directory, ambient.clone())?);
         let envelope = load_or_create(directory)?;
-        let epoch = next_epoch(directory)?;
+        let epoch = next_epoch(directory, ambient.now())?;
         if let Some(configuration) = configuration {
             apply(store.as_ref(), &ambient, configuration).await?;
         }
@@ -152,9 +152,10 @@ impl Foundation {
     }
 }
 
-/// Counts the starts on this folder: a cloud that has heard a later one refuses what an earlier process still sends.
-/// The folder's lock is held, so nobody else counts.
-fn next_epoch(directory: &Path) -> Result<u64, ServeError> {
+/// Grows with every start on this folder: a cloud that has heard a later one refuses what an earlier process still
+/// sends. Seconds of the clock, so that a restored folder does not begin anew, but always more than the last time,
+/// should the clock go back. The folder's lock is held, so nobody else counts.
+fn next_epoch(directory: &Path, now: Timestamp) -> Result<u64, ServeError> {
     let path = directory.join(EPOCH_FILE);
     let at = |source| ServeError::Folder { path: path.clone(), source };
     let last = match files::read_if_present(&path).map_err(at)? {
@@ -164,7 +165,7 @@ fn next_epoch(directory: &Path) -> Result<u64, ServeError> {
             text.trim().parse::<u64>().map_err(|_| ServeError::Epoch(path.clone()))?
         }
     };
-    let next = last + 1;
+    let next = (last + 1).max(u64::try_from(now.as_second()).unwrap_or_default());
     files::replace_private(&path, format!("{next}\n").as_bytes()).map_err(at)?;
     Ok(next)
 }

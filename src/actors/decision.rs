@@ -18,7 +18,7 @@ use crate::graph::message::Sighting;
 use crate::graph::outcome::Outcome;
 use crate::model::condition::Reason;
 use crate::model::edge::Holder;
-use crate::model::ids::Key;
+use crate::model::ids::{Key, Kind};
 use crate::model::record::Record;
 use crate::providers::call::{CallName, Fact, ProviderCall};
 use crate::providers::{Deletion, ProviderError};
@@ -197,19 +197,20 @@ fn concurrent(steps: &[Step], direction: Direction, view: &View<'_>) -> Progress
 }
 
 fn gate(key: Key, view: &View<'_>) -> Progress {
-    let title = key.kind.title();
-    let id = key.id;
+    let who = |name: &str| match key.kind {
+        // Hidden from users: they have never heard of it under its name.
+        Kind::Identity => "its service principal".to_owned(),
+        kind => format!("{} \"{name}\" ({})", kind.title(), key.id),
+    };
     let wait =
         |reason, message| Progress::Stop(Outcome::Yield { reason, message, waits_for: vec![key], on_cloud: false });
     match view.gates.get(&key) {
         Some(Gate::Ready) => Progress::Done,
-        Some(Gate::NotReady { name }) => {
-            wait(Reason::DependencyNotReady, format!("{title} \"{name}\" ({id}) is not ready"))
-        }
-        Some(Gate::Failed { name }) => wait(Reason::DependencyFailed, format!("{title} \"{name}\" ({id}) has failed")),
+        Some(Gate::NotReady { name }) => wait(Reason::DependencyNotReady, format!("{} is not ready", who(name))),
+        Some(Gate::Failed { name }) => wait(Reason::DependencyFailed, format!("{} has failed", who(name))),
         Some(Gate::Missing) | None => Progress::Stop(Outcome::Terminal {
             reason: Reason::DependencyNotFound,
-            message: format!("{title} ({id}) does not exist"),
+            message: format!("{} ({}) does not exist", key.kind.title(), key.id),
         }),
     }
 }
@@ -234,6 +235,7 @@ pub fn dispose(error: &ProviderError) -> Outcome {
         ProviderError::Unavailable(_) => retry("the cloud cannot be reached; trying again", None),
         ProviderError::Unauthorized => retry("the cloud does not accept our credentials; trying again", None),
         ProviderError::Quota => retry("the cloud has no capacity left; trying again", None),
+        ProviderError::PrincipalMissing => retry("its service principal is missing from the cloud", None),
         ProviderError::NotFound | ProviderError::Conflict(_) => retry("the cloud is changing; trying again", None),
         ProviderError::Ledger(_) => retry("progress could not be recorded; trying again", None),
         ProviderError::Cancelled => retry("interrupted", Some(Duration::ZERO)),
@@ -259,7 +261,7 @@ mod tests {
 
     use super::*;
     use crate::model::identity::{Identity, IdentityDetail, IdentitySpec};
-    use crate::model::ids::{IdentityId, Incarnation, Kind, OrganizationId, ProjectId};
+    use crate::model::ids::{IdentityId, Incarnation, OrganizationId, ProjectId};
     use crate::model::metadata::{Metadata, Placement, Principal};
     use crate::providers::{IdentityRequest, Observed, Sequence};
 
@@ -310,7 +312,7 @@ mod tests {
     }
 
     fn key(number: u128) -> Key {
-        Key::new(Kind::Identity, Uuid::from_u128(number))
+        Key::new(Kind::Network, Uuid::from_u128(number))
     }
 
     /// Decides with everything spelled out.
@@ -344,7 +346,7 @@ mod tests {
             panic!("a shut gate yields");
         };
         assert_eq!((reason, waits_for), (Reason::DependencyNotReady, vec![key(11)]));
-        assert!(message.contains("\"slow\"") && message.ends_with("is not ready"), "{message}");
+        assert_eq!(message, "Network \"slow\" (00000000-0000-0000-0000-00000000000b) is not ready");
     }
 
     #[test]

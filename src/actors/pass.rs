@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::Environment;
 use super::decision::{Child, Decision, Effect, Gate, View};
 use super::kind::KindEntry;
-use crate::graph::message::{Observation, Sighting};
+use crate::graph::message::{Message, Observation, Sighting};
 use crate::graph::outcome::{Ending, Outcome};
 use crate::model::condition::{Axis, Conditions, Reason, Statement, Transition, Truth};
 use crate::model::edge::Holder;
@@ -272,6 +272,12 @@ impl Pass<'_> {
         if let Err(error) = &answer {
             tracing::info!(resource = %self.record.key, call = ?call.name(), %error, "a provider call failed");
         }
+        if let (Err(ProviderError::PrincipalMissing), Some(identity)) =
+            (&answer, self.record.metadata.placement.identity)
+        {
+            // Nobody else may have noticed: its actor looks, and makes it again.
+            self.environment.graph.send(identity.key(), Message::Reconcile);
+        }
         answer
     }
 
@@ -399,7 +405,7 @@ fn log_transition(record: &Record, transition: &Transition) {
         axis = ?transition.axis,
         status = ?transition.status,
         reason = ?transition.reason,
-        message = transition.message,
+        text = transition.message,
         observed_generation = transition.observed_generation,
         "provisioning"
     );

@@ -155,6 +155,7 @@ async fn verb(
     trail.resource(key);
     may(&caller, Operation::Update)?;
     let verb = OperatorVerb::from_word(path.text("verb")?).ok_or_else(ApiError::not_found)?;
+    trail.operation(verb.word());
     match inspection.verb(key, verb).await {
         Ok(()) => Ok(StatusCode::ACCEPTED),
         Err(VerbError::NotFound) => Err(ApiError::not_found()),

@@ -25,6 +25,7 @@ pub fn record(method: &Method, context: &RequestContext, status: StatusCode) {
         component_version = env!("CARGO_PKG_VERSION"),
         actor = entry.actor.as_deref().unwrap_or("anonymous"),
         verb = %method,
+        operation = entry.operation,
         organization_id = text(entry.scope.organization.as_ref().map(|id| id as _)),
         project_id = text(entry.scope.project.as_ref().map(|id| id as _)),
         region_id = text(entry.scope.region.as_ref().map(|id| id as _)),

@@ -80,6 +80,8 @@ pub struct TrailEntry {
     pub scope: Placement,
     pub kind: Option<Kind>,
     pub id: Option<uuid::Uuid>,
+    /// What was asked for, where the method does not say it.
+    pub operation: Option<&'static str>,
 }
 
 impl Trail {
@@ -102,6 +104,11 @@ impl Trail {
             entry.kind = Some(key.kind);
             entry.id = Some(key.id);
         });
+    }
+
+    /// The word of a verb, where several share a method.
+    pub fn operation(&self, word: &'static str) {
+        self.with(|entry| entry.operation = Some(word));
     }
 
     #[must_use]

@@ -18,7 +18,9 @@ pub fn ensure_directory(path: &Path) -> Result<()> {
 
 /// Puts `bytes` at `path`, durably, in place of what was there.
 pub fn replace_private(path: &Path, bytes: &[u8]) -> Result<()> {
+    // A bare file name has the parent "", which cannot be opened.
     let directory = path.parent().ok_or(ErrorKind::InvalidInput)?;
+    let directory = if directory.as_os_str().is_empty() { Path::new(".") } else { directory };
     let name = path.file_name().ok_or(ErrorKind::InvalidInput)?;
     let temporary = directory.join(format!(".{}.new", name.to_string_lossy()));
     match std::fs::remove_file(&temporary) {

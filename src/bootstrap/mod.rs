@@ -136,6 +136,7 @@ fn write(path: &Path, file: &BootstrapFile) -> Result<(), BootstrapError> {
 #[derive(Debug, Default)]
 struct Found {
     any_organization: bool,
+    any_region: bool,
     organization: Option<OrganizationId>,
     project: Option<ProjectId>,
     region: Option<RegionId>,
@@ -158,6 +159,7 @@ impl Found {
         let tokens = store.list(&named(Kind::Token, TOKEN_NAME), Page::FIRST).await?;
         Ok(Self {
             any_organization: !any.is_empty(),
+            any_region: !regions.is_empty(),
             organization,
             project: first(&projects).map(ProjectId),
             region: regions.iter().find(usable).map(|record| RegionId(record.key.id)),
@@ -191,7 +193,9 @@ fn plan(found: &Found, token: &BearerToken, ambient: &Ambient) -> Option<Plan> {
             let placement = Placement { organization: Some(organization), ..Placement::default() };
             maker.insert::<Project>(project.0, NAME, placement, &ProjectSpec {});
             maker.writes.push(Write::Limit { organization, kind: QuotaKind::Networks, limit: NETWORKS_LIMIT });
-            (organization, project, Some(found.region.unwrap_or_else(|| maker.simulated_region())))
+            // A configuration that has regions is the operator's word, also when none of them is for everybody.
+            let region = if found.any_region { found.region } else { Some(maker.simulated_region()) };
+            (organization, project, region)
         }
         (true, ..) => return None,
     };

@@ -134,6 +134,9 @@ pub enum ProviderError {
     Inconsistent(String),
     #[error("{0} is not supported by this provider")]
     Unsupported(&'static str),
+    /// The principal that scopes the object is not in the cloud: it has to be made again first.
+    #[error("the principal is missing")]
+    PrincipalMissing,
     /// The pass was told to stop.
     #[error("cancelled")]
     Cancelled,

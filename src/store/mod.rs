@@ -1,7 +1,7 @@
 //! Where resources live: one trait, several homes.
 //!
 //! Intent is accepted by [`Store::commit`]: a batch of writes that all happen or none does, checked against what
-//! is stored at that moment. The store, not its caller, enforces what must hold between documents: names taken,
+//! is stored at that moment. The store, not its caller, enforces what must hold between documents: ids taken,
 //! targets that still accept references, quota, claims. What a commit changed can be read back in order from a
 //! position, and that is how actors learn of it: one path, whichever process took the request.
 //!

@@ -1,6 +1,6 @@
 //! The real tree behind the admin surface: reads what actors published, and passes operators' verbs on.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -12,7 +12,7 @@ use super::inspection::{
 };
 use super::regions::Regions;
 use super::tree::Tree;
-use crate::actors::Environment;
+use crate::actors::{Environment, kind};
 use crate::graph::Node;
 use crate::graph::message::Message;
 use crate::graph::snapshot::{Phase, Snapshot};
@@ -62,7 +62,8 @@ impl Inspector {
             edges.push(edge(EdgeType::Reference, &holder, key, &key.to_string()));
         }
         for target in store.referred_by(&Holder::Resource(key)).await? {
-            edges.push(edge(EdgeType::Reference, key, target, &target.to_string()));
+            let responsible = if kind::entry(target.kind).is_some() { target.to_string() } else { "store".to_owned() };
+            edges.push(edge(EdgeType::Reference, key, target, &responsible));
         }
         for child in store.children(key).await? {
             edges.push(edge(EdgeType::Owner, child, key, &format!("supervisor of {key}")));
@@ -181,9 +182,10 @@ impl Inspection for Inspector {
             nodes.entry(above).or_default().push(node);
         }
         let mut root = grow("root".to_owned(), None, &nodes);
-        for region in self.regions.running() {
-            root.children.push(grow(region.key().to_string(), Some(region.key()), &nodes));
-        }
+        // Regions that are configured, and those that are not any more but still have resources.
+        let populated = nodes.keys().flatten().filter(|key| key.kind == Kind::Region).copied();
+        let regions = populated.chain(self.regions.running().into_iter().map(RegionId::key)).collect::<BTreeSet<_>>();
+        root.children.extend(regions.into_iter().map(|region| grow(region.to_string(), Some(region), &nodes)));
         root
     }
 
@@ -194,7 +196,11 @@ impl Inspection for Inspector {
         };
         let mut edges = Vec::new();
         for key in keys {
-            edges.extend(self.edges_of(key).await.unwrap_or_default());
+            let mut found = self.edges_of(key).await.unwrap_or_default();
+            // In the list of all, each edge is shown once: where it begins, or where it comes in from outside.
+            let beginning = key.to_string();
+            found.retain(|edge| of.is_some() || edge.from == beginning || edge.edge_type == EdgeType::Reference);
+            edges.extend(found);
             if of.is_none() && edges.len() >= EDGES_MAX {
                 edges.truncate(EDGES_MAX);
                 break;
@@ -227,7 +233,7 @@ impl Inspection for Inspector {
         let nodes = self.environment.graph.nodes();
         let quarantined =
             nodes.iter().map(|node| node.snapshot()).filter(|snapshot| snapshot.phase == Phase::Quarantined);
-        let mut all = quarantined
+        quarantined
             .map(|snapshot| {
                 let last = snapshot.events.last();
                 QuarantinedActor {
@@ -237,12 +243,7 @@ impl Inspection for Inspector {
                     reason: last.map_or_else(String::new, |event| event.text.to_string()),
                 }
             })
-            .collect::<Vec<_>>();
-        for corrupt in self.environment.store.quarantined().await.unwrap_or_default() {
-            let (kind, id) = (corrupt.key.kind, corrupt.key.id);
-            all.push(QuarantinedActor { kind, id, since: self.environment.ambient.now(), reason: corrupt.to_string() });
-        }
-        all
+            .collect()
     }
 
     async fn simulated(&self, region: RegionId) -> Option<Arc<dyn SimulatedAdmin>> {

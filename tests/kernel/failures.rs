@@ -154,6 +154,6 @@ async fn a_corrupt_record_is_shown_and_all_others_converge() {
     provisioned(&life, good).await;
     let other = create(&world, &life, "another", region).await;
     provisioned(&life, other).await;
-    let quarantined = life.supervision.inspector().quarantine().await;
-    assert_eq!(quarantined.iter().map(|record| record.id).collect::<Vec<_>>(), [bad]);
+    let quarantined = life.store.quarantined().await.expect("reads");
+    assert_eq!(quarantined.iter().map(|record| record.key.id).collect::<Vec<_>>(), [bad]);
 }

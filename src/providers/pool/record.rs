@@ -58,7 +58,7 @@ pub enum Outcome {
 impl Outcome {
     pub const fn of_error(error: &ProviderError) -> Self {
         match error {
-            ProviderError::NotFound => Self::NotFound,
+            ProviderError::NotFound | ProviderError::PrincipalMissing => Self::NotFound,
             ProviderError::Conflict(_) => Self::Conflict,
             ProviderError::Throttled { .. } => Self::Throttled,
             ProviderError::Quota => Self::Quota,

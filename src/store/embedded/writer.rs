@@ -86,6 +86,10 @@ impl Writer {
                 let _ = answer.send(outcome);
             }
         }
+        // So that a folder at rest has everything in its one file. Should it fail, the next open reads the log.
+        if let Err(error) = self.connection.pragma_query(None, "wal_checkpoint(truncate)", |_| Ok(())) {
+            tracing::warn!(%error, "the log could not be folded into the database");
+        }
     }
 
     fn commit(&mut self, batches: &[Batch]) -> Vec<Answer> {

@@ -140,9 +140,7 @@ impl Session<'_> {
     /// The project of the principal that the network belongs to.
     async fn project_of(&self, request: &NetworkRequest) -> ProviderResult<ObjectId> {
         let found = self.find(ObjectKind::Project, Criteria::marked(request.identity.0)).await?.fact;
-        at_most_one(found, "project")?
-            .map(|project| project.id)
-            .ok_or_else(|| ProviderError::Conflict("the principal has no project".to_owned()))
+        at_most_one(found, "project")?.map(|project| project.id).ok_or(ProviderError::PrincipalMissing)
     }
 
     /// The external network that routers lead to: the first that the cloud has (B14).
