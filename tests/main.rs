@@ -3,6 +3,7 @@
 
 mod http;
 mod kernel;
+mod kill;
 #[cfg(feature = "sabotage")]
 mod simulation;
 mod support;
