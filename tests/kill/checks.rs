@@ -160,8 +160,7 @@ fn cloud_is_as_shown(inventory: &Inventory, networks: &BTreeMap<Uuid, &Shown>, p
         let Body::Subnet { options, .. } = &subnet.body else { return Err("a subnet is something else".to_owned()) };
         let found = options.dns_nameservers.iter().map(ToString::to_string).collect::<Vec<_>>();
         let asked = &networks[id].servers;
-        // None asked for means the platform's own.
-        ensure!(asked.is_empty() || found == *asked, "subnet of {id} has {found:?}, not {asked:?}");
+        ensure!(found == *asked, "subnet of {id} has {found:?}, not {asked:?}");
     }
     let on_wires = inventory.vlans.iter().map(|vlan| &vlan.network).collect::<BTreeSet<_>>();
     let expected = made.values().filter(|_| physical).map(|network| &network.id).collect::<BTreeSet<_>>();

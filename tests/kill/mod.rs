@@ -44,6 +44,8 @@ const START_UP_KILL_ONE_IN: u64 = 6;
 struct Report {
     kills: u64,
     start_up_kills: u64,
+    /// Kills that left something half done in a cloud.
+    half_done: u64,
     /// From the signal until everything was at rest again, where that was waited for.
     converged: Vec<Duration>,
     tally: Tally,
@@ -51,17 +53,26 @@ struct Report {
 }
 
 impl Report {
+    /// A campaign whose kills hit nothing has shown nothing.
+    fn has_tried_something(&self) -> Result<(), String> {
+        let tally = &self.tally;
+        let done = [tally.creates, tally.updates, tally.deletes, tally.references, tally.refused, tally.looks];
+        let hit = [tally.doubts, self.half_done, self.objects_made, self.converged.len() as u64];
+        if done.into_iter().chain(hit).all(|count| count > 0) { Ok(()) } else { Err("too little happened".to_owned()) }
+    }
+
     fn line(&mut self, seed: u64, elapsed: Duration) -> String {
         self.converged.sort();
         let median = self.converged.get(self.converged.len() / 2).copied().unwrap_or_default();
         let longest = self.converged.last().copied().unwrap_or_default();
         let Tally { creates, updates, deletes, references, refused, doubts, unavailable, looks } = self.tally;
         format!(
-            "seed {seed}: {} SIGKILLs under load and {} during start-up in {:.0} s; acknowledged {creates} creates, \
+            "seed {seed}: {} SIGKILLs under load ({} amid cloud work) and {} during start-up in {:.0} s; acknowledged {creates} creates, \
              {updates} updates, {deletes} deletes, {references} references; {refused} refused, {doubts} in doubt, \
              {unavailable} answered 503; {looks} comparisons by clients; {} objects made in the clouds, none twice; \
              at rest after a kill: p50 {:.2} s, max {:.2} s, of {}",
             self.kills,
+            self.half_done,
             self.start_up_kills,
             elapsed.as_secs_f64(),
             self.objects_made,
@@ -110,6 +121,7 @@ impl Campaign {
             let killed = Instant::now();
             self.rig.kill().await?;
             self.report.kills += 1;
+            self.report.half_done += u64::from(self.rig.is_half_done().await?);
             while self.random.u64(0..START_UP_KILL_ONE_IN) == 0 {
                 let whole = u64::try_from(self.rig.start_duration.as_millis()).expect("short");
                 let after = Duration::from_millis(self.random.u64(0..=whole));
@@ -184,7 +196,8 @@ impl Campaign {
         for client in &self.clients {
             self.report.tally.add(&client.lock().await.tally);
         }
-        self.rig.panics()
+        self.rig.panics()?;
+        self.report.has_tried_something()
     }
 
     async fn look(&self, life: &Life) -> Result<(), String> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use regent::bootstrap::BootstrapFile;
 use regent::model::ambient::Ambient;
 use regent::model::ids::RegionId;
-use regent::providers::simulated::Remote;
+use regent::providers::simulated::{Remote, SimulatedHandle};
 use tokio::sync::watch;
 use uuid::Uuid;
 
@@ -159,9 +159,21 @@ impl Rig {
         lines.next().map_or(Ok(()), |line| Err(format!("the server panicked: {line}")))
     }
 
+    /// Is something in the clouds that was begun and not finished, or half taken away?
+    pub async fn is_half_done(&self) -> Result<bool, String> {
+        let mut half_done = false;
+        for cloud in &self.clouds {
+            let inventory = cloud.room.inventory().await.map_err(|error| error.to_string())?;
+            let networks = inventory.networks.len();
+            let parts = [inventory.identities.len(), inventory.users.len(), inventory.credentials.len()];
+            let parts = parts.into_iter().chain([inventory.subnets.len(), inventory.routers.len()]);
+            half_done |= parts.into_iter().any(|count| count != networks);
+        }
+        Ok(half_done)
+    }
+
     /// Changes that were ever asked of the clouds.
     pub async fn mutations(&self) -> Result<u64, String> {
-        use regent::providers::simulated::SimulatedHandle;
         let mut total = 0;
         for cloud in &self.clouds {
             total += cloud.room.counters().await.map_err(|error| error.to_string())?.mutations;
