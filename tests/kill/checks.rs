@@ -253,3 +253,104 @@ pub async fn clouds_are_empty(rig: &Rig) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use regent::model::ids::Incarnation;
+    use regent::model::network::VlanId;
+    use regent::providers::simulated::engine::books::UsedVlan;
+    use regent::providers::simulated::objects::{Marks, ObjectId, Segment, SubnetOptions};
+
+    const NETWORK: Uuid = Uuid::from_u128(1);
+    const IDENTITY: Uuid = Uuid::from_u128(2);
+
+    fn object(id: &str, of: Uuid, body: Body) -> CloudObject {
+        let marks = Some(Marks { id: of, incarnation: Incarnation(of) });
+        let (id, name) = (ObjectId(id.to_owned()), id.to_owned());
+        CloudObject { id, name, marks, state: ObjectState::Active, tags: BTreeMap::new(), body }
+    }
+
+    /// A cloud with one network and all that belongs to it.
+    fn inventory() -> Inventory {
+        let id = |text: &str| ObjectId(text.to_owned());
+        let segment = Segment { physical_network: "physical".to_owned(), vlan: VlanId(100) };
+        let options = SubnetOptions {
+            gateway: "10.1.0.1".parse().unwrap(),
+            pool: None,
+            dns_nameservers: vec!["1.1.1.1".parse().unwrap()],
+            routes: vec![],
+        };
+        let subnet = Body::Subnet { network: id("network"), cidr: "10.1.0.0/24".parse().unwrap(), options };
+        let router =
+            Body::Router { project: id("project"), external_network: None, interfaces: BTreeSet::from([id("subnet")]) };
+        let network = Body::Network { project: id("project"), segment: Some(segment.clone()) };
+        Inventory {
+            identities: vec![object("project", IDENTITY, Body::Project)],
+            users: vec![object("user", IDENTITY, Body::User)],
+            credentials: vec![object("credential", IDENTITY, Body::Credential { user: id("user") })],
+            networks: vec![object("network", NETWORK, network)],
+            subnets: vec![object("subnet", NETWORK, subnet)],
+            routers: vec![object("router", NETWORK, router)],
+            vlans: vec![UsedVlan { segment, network: id("network") }],
+            ..Inventory::default()
+        }
+    }
+
+    fn check(change: impl FnOnce(&mut Inventory)) -> Result<(), String> {
+        let mut inventory = inventory();
+        change(&mut inventory);
+        let shown = Shown {
+            name: "a".to_owned(),
+            region: RegionId(Uuid::nil()),
+            servers: vec!["1.1.1.1".to_owned()],
+            status: "provisioned".to_owned(),
+            deleting: false,
+        };
+        cloud_is_as_shown(&inventory, &BTreeMap::from([(NETWORK, &shown)]), true)
+    }
+
+    /// What of the inventory is to be spoilt.
+    type Part = fn(&mut Inventory) -> &mut Vec<CloudObject>;
+
+    const PARTS: [Part; 6] = [
+        |inventory| &mut inventory.identities,
+        |inventory| &mut inventory.users,
+        |inventory| &mut inventory.credentials,
+        |inventory| &mut inventory.networks,
+        |inventory| &mut inventory.subnets,
+        |inventory| &mut inventory.routers,
+    ];
+
+    #[test]
+    fn whatever_is_missing_leaked_doubled_or_nobodys_in_a_cloud_is_noticed() {
+        check(|_| ()).unwrap();
+        for (number, part) in PARTS.into_iter().enumerate() {
+            let spoilt = |spoil: fn(&mut Vec<CloudObject>)| check(|inventory| spoil(part(inventory)));
+            spoilt(Vec::clear).expect_err(&format!("{number} is missing"));
+            let twice =
+                |all: &mut Vec<CloudObject>| all.push(CloudObject { id: ObjectId("x".into()), ..all[0].clone() });
+            assert!(spoilt(twice).unwrap_err().contains("two of"), "{number} is doubled");
+            let leaked = |all: &mut Vec<CloudObject>| all.push(object("x", Uuid::from_u128(9), all[0].body.clone()));
+            spoilt(leaked).expect_err(&format!("{number} is leaked"));
+            spoilt(|all| all[0].marks = None).expect_err(&format!("{number} is nobody's"));
+            spoilt(|all| all[0].state = ObjectState::Building).expect_err(&format!("{number} is unfinished"));
+        }
+    }
+
+    #[test]
+    fn numbers_and_settings_that_differ_are_noticed() {
+        assert!(check(|inventory| inventory.vlans.clear()).unwrap_err().contains("VLAN"));
+        let leaked = |inventory: &mut Inventory| {
+            let mut vlan = inventory.vlans[0].clone();
+            vlan.segment.vlan = VlanId(101);
+            inventory.vlans.push(vlan);
+        };
+        assert!(check(leaked).unwrap_err().contains("VLAN"));
+        let stale = |inventory: &mut Inventory| {
+            let Body::Subnet { options, .. } = &mut inventory.subnets[0].body else { panic!("a subnet") };
+            options.dns_nameservers.clear();
+        };
+        assert!(check(stale).unwrap_err().contains("not [\"1.1.1.1\"]"));
+    }
+}

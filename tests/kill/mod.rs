@@ -14,6 +14,7 @@
 mod checks;
 mod client;
 mod ledger;
+mod report;
 mod rig;
 
 use std::collections::BTreeMap;
@@ -24,8 +25,9 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use client::{Client, Tally, work};
+use client::{Client, work};
 use ledger::Known;
+use report::Report;
 use rig::{Life, Rig};
 
 /// How often CI kills: a fraction of a minute. The campaign kills more often.
@@ -39,49 +41,8 @@ const KILL_AFTER_MS: std::ops::Range<u64> = 50..600;
 /// One start in so many is killed before it is ready.
 const START_UP_KILL_ONE_IN: u64 = 6;
 
-/// What a campaign did.
-#[derive(Default)]
-struct Report {
-    kills: u64,
-    start_up_kills: u64,
-    /// Kills that left something half done in a cloud.
-    half_done: u64,
-    /// From the signal until everything was at rest again, where that was waited for.
-    converged: Vec<Duration>,
-    tally: Tally,
-    objects_made: u64,
-}
-
-impl Report {
-    /// A campaign whose kills hit nothing has shown nothing.
-    fn has_tried_something(&self) -> Result<(), String> {
-        let tally = &self.tally;
-        let done = [tally.creates, tally.updates, tally.deletes, tally.references, tally.refused, tally.looks];
-        let hit = [tally.doubts, self.half_done, self.objects_made, self.converged.len() as u64];
-        if done.into_iter().chain(hit).all(|count| count > 0) { Ok(()) } else { Err("too little happened".to_owned()) }
-    }
-
-    fn line(&mut self, seed: u64, elapsed: Duration) -> String {
-        self.converged.sort();
-        let median = self.converged.get(self.converged.len() / 2).copied().unwrap_or_default();
-        let longest = self.converged.last().copied().unwrap_or_default();
-        let Tally { creates, updates, deletes, references, refused, doubts, unavailable, looks } = self.tally;
-        format!(
-            "seed {seed}: {} SIGKILLs under load ({} amid cloud work) and {} during start-up in {:.0} s; acknowledged {creates} creates, \
-             {updates} updates, {deletes} deletes, {references} references; {refused} refused, {doubts} in doubt, \
-             {unavailable} answered 503; {looks} comparisons by clients; {} objects made in the clouds, none twice; \
-             at rest after a kill: p50 {:.2} s, max {:.2} s, of {}",
-            self.kills,
-            self.half_done,
-            self.start_up_kills,
-            elapsed.as_secs_f64(),
-            self.objects_made,
-            median.as_secs_f64(),
-            longest.as_secs_f64(),
-            self.converged.len(),
-        )
-    }
-}
+/// One end in so many is a polite one, under the same load: what it hands over must be as whole as what a kill leaves.
+const POLITE_END_ONE_IN: u64 = 8;
 
 /// Everything of one campaign.
 struct Campaign {
@@ -118,6 +79,12 @@ impl Campaign {
         while self.report.kills < kills {
             let after = Duration::from_millis(self.random.u64(KILL_AFTER_MS));
             tokio::time::sleep(after).await;
+            if self.random.u64(0..POLITE_END_ONE_IN) == 0 {
+                self.rig.stop().await?;
+                self.report.polite_ends += 1;
+                self.rig.start().await?;
+                continue;
+            }
             let killed = Instant::now();
             self.rig.kill().await?;
             self.report.kills += 1;
