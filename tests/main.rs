@@ -2,6 +2,7 @@
 
 mod http;
 mod kernel;
+mod kill;
 #[cfg(feature = "sabotage")]
 #[expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 mod simulation;

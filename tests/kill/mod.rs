@@ -1,0 +1,229 @@
+//! The real binary, killed again and again while clients work: nothing that was accepted is lost, nothing in the
+//! clouds is leaked or doubled, and everything converges without help.
+//!
+//! ```text
+//!   clients ──▶ server ──▶ clouds          the clouds and the clients go on; the server dies, at any moment,
+//!                 ✕                        and starts on the same folder
+//! ```
+//!
+//! After every restart every client compares all it was told with all it is shown. After about half of the restarts
+//! the clients pause until all is quiet, and the clouds' own books are compared too. The other restarts are killed
+//! before they are done. The seed gives what is asked and when it is killed; the machine decides what that hits, so
+//! a seed cannot be replayed exactly: what a failure leaves behind is its folder.
+
+mod checks;
+mod client;
+mod ledger;
+mod report;
+mod rig;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Mutex, watch};
+use tokio::task::JoinSet;
+use uuid::Uuid;
+
+use client::{Client, work};
+use ledger::Known;
+use report::Report;
+use rig::{Life, Rig};
+
+/// How often CI kills: a fraction of a minute. The campaign kills more often.
+const CI_KILLS: u64 = 12;
+
+const CLIENTS: u64 = 8;
+
+/// When the server is killed, counted from when it was ready: from amid its recovery to well into its work.
+const KILL_AFTER_MS: std::ops::Range<u64> = 50..600;
+
+/// One start in so many is killed before it is ready.
+const START_UP_KILL_ONE_IN: u64 = 6;
+
+/// One end in so many is a polite one, under the same load: what it hands over must be as whole as what a kill leaves.
+const POLITE_END_ONE_IN: u64 = 8;
+
+/// Everything of one campaign.
+struct Campaign {
+    rig: Rig,
+    random: fastrand::Rng,
+    clients: Vec<Arc<Mutex<Client>>>,
+    working: JoinSet<Result<(), String>>,
+    stop: watch::Sender<bool>,
+    report: Report,
+}
+
+impl Campaign {
+    async fn open(seed: u64) -> Result<Self, String> {
+        let rig = Rig::open(seed).await?;
+        let regions = rig.clouds.iter().map(|cloud| cloud.region).collect::<Vec<_>>();
+        let clients = (1..=CLIENTS)
+            .map(|number| Arc::new(Mutex::new(Client::new(number, seed, regions.clone(), rig.life.subscribe()))));
+        let clients = clients.collect::<Vec<_>>();
+        let stop = watch::Sender::new(false);
+        let mut working = JoinSet::new();
+        for client in &clients {
+            working.spawn(work(Arc::clone(client), stop.subscribe()));
+        }
+        let random = fastrand::Rng::with_seed(seed);
+        Ok(Self { rig, random, clients, working, stop, report: Report::default() })
+    }
+
+    async fn run(&mut self, kills: u64) -> Result<(), String> {
+        // The very first start is cut short too, at several places: what it leaves is somebody's first impression.
+        for after_ms in [5, 20, 60] {
+            self.kill_start(Duration::from_millis(after_ms)).await?;
+        }
+        self.rig.start().await?;
+        while self.report.kills < kills {
+            let after = Duration::from_millis(self.random.u64(KILL_AFTER_MS));
+            tokio::time::sleep(after).await;
+            if self.random.u64(0..POLITE_END_ONE_IN) == 0 {
+                self.rig.stop().await?;
+                self.report.polite_ends += 1;
+                self.rig.start().await?;
+                continue;
+            }
+            let killed = Instant::now();
+            self.rig.kill().await?;
+            self.report.kills += 1;
+            self.report.half_done += u64::from(self.rig.is_half_done().await?);
+            while self.random.u64(0..START_UP_KILL_ONE_IN) == 0 {
+                let whole = u64::try_from(self.rig.start_duration.as_millis()).expect("short");
+                let after = Duration::from_millis(self.random.u64(0..=whole));
+                self.kill_start(after).await?;
+            }
+            let rests = self.random.bool() || self.report.kills == kills;
+            // The locks are taken while the server is down: what it has to do when it comes back is what it left.
+            let clients = self.clients.clone();
+            let mut held = Vec::new();
+            if rests {
+                for client in &clients {
+                    held.push(client.lock().await);
+                }
+            }
+            let life = self.rig.start().await?;
+            if rests {
+                let view = checks::converged(&life).await?;
+                self.report.converged.push(killed.elapsed());
+                for client in &mut held {
+                    look(client, &life).await?;
+                }
+                checks::clouds_are_as_shown(&self.rig, &view).await?;
+            }
+            drop(held);
+            self.nobody_failed()?;
+        }
+        self.finish().await
+    }
+
+    async fn kill_start(&mut self, after: Duration) -> Result<(), String> {
+        self.report.start_up_kills += 1;
+        self.rig.start_and_kill(after).await
+    }
+
+    fn nobody_failed(&mut self) -> Result<(), String> {
+        match self.working.try_join_next() {
+            None => Ok(()),
+            Some(ended) => ended.map_err(|error| error.to_string())?.and(Err("a client went home".to_owned())),
+        }
+    }
+
+    /// Stops the load, checks everything there is, deletes everything, and checks that nothing is left.
+    async fn finish(&mut self) -> Result<(), String> {
+        self.stop.send_replace(true);
+        while let Some(ended) = self.working.join_next().await {
+            ended.map_err(|error| error.to_string())??;
+        }
+        let life = self.rig.life.borrow().clone().expect("it runs");
+        let view = checks::converged(&life).await?;
+        self.look(&life).await?;
+        checks::clouds_are_as_shown(&self.rig, &view).await?;
+        self.rig.stop().await?;
+        checks::books_are_even(&self.rig, &life, &self.known().await).await?;
+        let before = self.rig.mutations().await?;
+        let life = self.rig.start().await?;
+        checks::converged(&life).await?;
+        let changes = self.rig.mutations().await? - before;
+        if changes > 0 {
+            return Err(format!("a start with nothing to do made {changes} changes in the clouds"));
+        }
+        self.dismantle(&life).await?;
+        checks::converged(&life).await?;
+        self.look(&life).await?;
+        checks::clouds_are_empty(&self.rig).await?;
+        self.rig.stop().await?;
+        let left = self.known().await;
+        if !left.is_empty() {
+            return Err(format!("{} networks are left", left.len()));
+        }
+        checks::books_are_even(&self.rig, &life, &left).await?;
+        self.report.objects_made = checks::nothing_was_doubled(&self.rig).await?;
+        self.rig.panics()
+    }
+
+    async fn add_up(&mut self) {
+        for client in &self.clients {
+            self.report.tally.add(&client.lock().await.tally);
+        }
+    }
+
+    async fn look(&self, life: &Life) -> Result<(), String> {
+        for client in &self.clients {
+            look(&mut *client.lock().await, life).await?;
+        }
+        Ok(())
+    }
+
+    async fn known(&self) -> BTreeMap<Uuid, Known> {
+        let mut all = BTreeMap::new();
+        for client in &self.clients {
+            all.extend(client.lock().await.ledger.networks.clone());
+        }
+        all
+    }
+
+    async fn dismantle(&self, life: &Life) -> Result<(), String> {
+        for client in &self.clients {
+            let mut client = client.lock().await;
+            for id in client.ledger.live() {
+                for holder in client.ledger.networks[&id].references.clone() {
+                    client.remove_reference(life, id, &holder).await?;
+                }
+                client.delete(life, id).await?;
+            }
+        }
+        Ok(())
+    }
+}
+
+async fn look(client: &mut Client, life: &Life) -> Result<(), String> {
+    if client.look(life).await? { Ok(()) } else { Err("a server that nobody killed did not answer".to_owned()) }
+}
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+/// REGENT_KILLS and REGENT_SEED make a campaign of it: see `tests/kill-campaign`.
+#[tokio::test]
+async fn a_server_that_is_killed_again_and_again_loses_nothing_and_leaks_nothing() {
+    let (kills, seed) = (number("REGENT_KILLS").unwrap_or(CI_KILLS), number("REGENT_SEED").unwrap_or(1));
+    let began = Instant::now();
+    let mut campaign = Campaign::open(seed).await.unwrap_or_else(|text| panic!("{text}"));
+    let mut outcome = campaign.run(kills).await;
+    campaign.add_up().await;
+    if outcome.is_ok() {
+        outcome = campaign.report.has_tried_something();
+    }
+    let line = campaign.report.line(seed, began.elapsed());
+    match outcome {
+        Ok(()) => println!("kill test: {line}: passed"),
+        Err(text) => panic!(
+            "kill test: {line}: FAILED after kill {}: {text}\nserver: {}",
+            campaign.report.kills,
+            campaign.rig.tail()
+        ),
+    }
+}
