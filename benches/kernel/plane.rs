@@ -15,6 +15,7 @@ use regent::model::ambient::Ambient;
 use regent::model::ids::RegionId;
 use regent::model::sealed::EnvelopeKey;
 use regent::providers::ProviderError;
+use regent::providers::pool::PoolSettings;
 use regent::providers::types::ExternalNetwork;
 use regent::store::Store;
 use regent::store::embedded::EmbeddedStore;
@@ -62,7 +63,9 @@ impl Plane {
     pub async fn start(folder: PathBuf, paused: bool) -> Self {
         let ambient = Ambient::system();
         let (store, bootstrap, regions) = furnished(&folder, &ambient).await;
-        let clouds = Arc::new(Clouds::in_memory(ambient.clone(), 1));
+        // Room for every call of a measurement: the pool's record is where they are read from.
+        let pools = PoolSettings { recent_max: 200_000, ..PoolSettings::default() };
+        let clouds = Arc::new(Clouds::in_memory(ambient.clone(), 1).with_pools(pools));
         let envelope = EnvelopeKey::from_bytes(&[1; 32]).unwrap();
         let environment = Environment::new(Arc::clone(&store), ambient.clone(), envelope, Options::default());
         if paused {

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
-use axum::body::Body;
+use axum::body::{Body, HttpBody};
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, Response as HttpResponse, header};
 use axum::middleware::Next;
@@ -143,6 +143,10 @@ pub async fn admit(State(places): State<Arc<Semaphore>>, request: Request, next:
         return ApiError::unavailable().into_response();
     };
     next.run(request).await.map(|body| {
+        if body.size_hint().exact().is_some() {
+            // It is all there already: wrapping it would only hide its length from the client.
+            return body;
+        }
         Body::new(body.map_frame(move |frame| {
             let _held = &place;
             frame

@@ -57,6 +57,10 @@ fn run(seed: u64, target: Option<&str>) -> Result<Summary, String> {
     if let Some(target) = target {
         // One crash of each history aims at a point of its own; the others happen anywhere.
         world.points.arm(Arm { name: Some(target.to_owned()), countdown: random.u64(1..4) });
+        if target.contains(":undo") {
+            // Only a refusal leads there, so refusals are made frequent.
+            world.networks_limit = 2;
+        }
     }
     runtime().block_on(world.furnish());
     loop {
