@@ -157,7 +157,9 @@ pub fn group_commit(before: &Path, after: &Path, writers: usize, total: usize) -
                 connection.prepare_cached("UPDATE usage SET used = used + 1").unwrap().execute([]).unwrap();
             }
             connection.execute_batch("COMMIT").unwrap();
-            group.iter().for_each(|answer| answer.send(()).unwrap());
+            for answer in &group {
+                answer.send(()).unwrap();
+            }
         }
         clients.into_iter().flat_map(|client| client.join().unwrap()).collect::<Vec<_>>()
     });

@@ -52,7 +52,7 @@ pub struct Outcome {
 
 impl Outcome {
     pub fn per_second(&self) -> f64 {
-        self.latencies.len() as f64 / self.elapsed.as_secs_f64()
+        self.latencies.count() as f64 / self.elapsed.as_secs_f64()
     }
 }
 

@@ -8,7 +8,11 @@
 //! - `reaction`: from accepted to the first call, and from a dependency's readiness to its dependant's call;
 //! - `outage`: creates in one region while another region's cloud is down;
 //! - `start`: a start with 100,000 networks, in a process of its own.
-#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a measurement that cannot go on should say where")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::cast_precision_loss,
+    reason = "a measurement that cannot go on should say where"
+)]
 
 mod bare;
 mod creates;
@@ -35,7 +39,7 @@ impl Sample {
         self.0.get(index).copied().unwrap_or_default()
     }
 
-    pub fn len(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.0.len()
     }
 }

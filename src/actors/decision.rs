@@ -66,7 +66,7 @@ pub enum Decision {
 /// Something to be done.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    Call(ProviderCall),
+    Call(Box<ProviderCall>),
     /// Ask for the deletion of owned resources.
     Cascade(Vec<Key>),
     /// Give back what the resource holds and remove its record: the end.
@@ -79,8 +79,8 @@ pub enum Step {
     /// Wait until another resource is ready. Nothing to unmake.
     Gate(Key),
     Provider {
-        make: ProviderCall,
-        unmake: ProviderCall,
+        make: Box<ProviderCall>,
+        unmake: Box<ProviderCall>,
     },
     /// One after the other; undone in reverse; stops at the first that is not done.
     Serial(Vec<Step>),
@@ -217,7 +217,7 @@ fn gate(key: Key, view: &View<'_>) -> Progress {
 
 fn call(call: &ProviderCall, view: &View<'_>) -> Progress {
     match view.results.get(&call.name()) {
-        None => Progress::Run(vec![Effect::Call(call.clone())]),
+        None => Progress::Run(vec![Effect::Call(Box::new(call.clone()))]),
         Some(Ok(Fact::Deletion(Deletion::Underway))) => {
             Progress::Stop(Outcome::on_cloud("waiting for the cloud to finish the deletion", Reason::Deprovisioning))
         }
@@ -302,13 +302,13 @@ mod tests {
 
     fn making() -> Step {
         Step::Provider {
-            make: ProviderCall::ConvergeIdentity(request()),
-            unmake: ProviderCall::DeleteIdentity(request()),
+            make: Box::new(ProviderCall::ConvergeIdentity(request())),
+            unmake: Box::new(ProviderCall::DeleteIdentity(request())),
         }
     }
 
-    fn made() -> Result<Fact, ProviderError> {
-        Ok(Fact::Identity(Observed { sequence: Sequence(1), fact: IdentityDetail::default() }))
+    fn made() -> Fact {
+        Fact::Identity(Observed { sequence: Sequence(1), fact: IdentityDetail::default() })
     }
 
     fn key(number: u128) -> Key {
@@ -454,7 +454,7 @@ mod tests {
                             let Effect::Call(call) = effect else { continue };
                             let answer = match call.name() {
                                 CallName::DeleteIdentity => Ok(Fact::Deletion(Deletion::Absent)),
-                                _ => made(),
+                                _ => Ok(made()),
                             };
                             results.insert(call.name(), answer);
                         }

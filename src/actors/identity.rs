@@ -23,8 +23,8 @@ impl Behaviour for Identity {
     fn step(resource: &Resource<Self>) -> Result<Step, CorruptRecord> {
         let request = request(resource)?;
         Ok(Step::Provider {
-            make: ProviderCall::ConvergeIdentity(request.clone()),
-            unmake: ProviderCall::DeleteIdentity(request),
+            make: Box::new(ProviderCall::ConvergeIdentity(request.clone())),
+            unmake: Box::new(ProviderCall::DeleteIdentity(request)),
         })
     }
 

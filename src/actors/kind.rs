@@ -1,5 +1,8 @@
 //! The kinds table: where a kind is registered, once, with everything the rest of the system needs of it.
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+
 use crate::model::ids::{Key, Kind};
 use crate::model::metadata::Metadata;
 use crate::model::record::{CorruptRecord, Document, Record, Resource, ResourceKind};
@@ -8,7 +11,7 @@ use crate::store::{Store, StoreError};
 
 use super::decision::{Decision, Step, View, decide};
 
-/// What a kind brings. All of it is pure.
+/// What a kind brings. All of it is pure, but for what it may prepare before any actor starts.
 pub trait Behaviour: ResourceKind + Sized {
     /// What must be ready before it can be made.
     fn gates(resource: &Resource<Self>) -> Vec<Key>;
@@ -33,6 +36,11 @@ pub trait Behaviour: ResourceKind + Sized {
         None
     }
 
+    /// Runs after the store opens and before any actor.
+    fn initialise(_store: &dyn Store) -> BoxFuture<'_, Result<(), StoreError>> {
+        std::future::ready(Ok(())).boxed()
+    }
+
     /// Brings metadata that an older version wrote up to date. Has no access to the specification.
     fn upgrade(_from_version: u32, _metadata: &mut Metadata) {}
 }
@@ -47,28 +55,13 @@ pub struct KindEntry {
     pub fingerprint: fn(&Record) -> Option<u64>,
     pub followed_by: fn(&Record) -> Result<Option<Key>, CorruptRecord>,
     pub upgrade: fn(u32, &mut Metadata),
-    /// Runs after the store opens and before any actor.
-    pub initialise: Initialise,
+    pub initialise: for<'a> fn(&'a dyn Store) -> BoxFuture<'a, Result<(), StoreError>>,
 }
 
 /// What taking in a fact came to.
 pub struct Absorbed {
     pub detail: Document,
     pub trouble: Option<String>,
-}
-
-/// What a kind needs done before any of its actors starts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Initialise {
-    Nothing,
-}
-
-impl Initialise {
-    pub async fn run(self, _store: &dyn Store) -> Result<(), StoreError> {
-        match self {
-            Self::Nothing => Ok(()),
-        }
-    }
 }
 
 impl KindEntry {
@@ -90,7 +83,7 @@ impl KindEntry {
             fingerprint: |record| record.detail.read::<K::Detail>().ok().and_then(|detail| K::fingerprint(&detail)),
             followed_by: |record| Ok(K::followed_by(&record.open::<K>()?)),
             upgrade: K::upgrade,
-            initialise: Initialise::Nothing,
+            initialise: K::initialise,
         }
     }
 }

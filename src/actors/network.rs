@@ -23,8 +23,8 @@ impl Behaviour for Network {
         let request = request(resource)?;
         let mut steps = Self::gates(resource).into_iter().map(Step::Gate).collect::<Vec<_>>();
         steps.push(Step::Provider {
-            make: ProviderCall::ConvergeNetwork(request.clone()),
-            unmake: ProviderCall::DeleteNetwork(request),
+            make: Box::new(ProviderCall::ConvergeNetwork(request.clone())),
+            unmake: Box::new(ProviderCall::DeleteNetwork(request)),
         });
         Ok(Step::Serial(steps))
     }

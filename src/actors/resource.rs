@@ -96,8 +96,9 @@ pub struct State {
     sequence: Sequence,
     /// Failed tries in a row.
     attempt: u32,
-    token: TimerToken,
-    timer_set: bool,
+    /// The timer that is set.
+    timer: Option<TimerToken>,
+    timers: u64,
     passes: u64,
     phase: Phase,
     waits_for: Vec<Key>,
@@ -126,8 +127,8 @@ impl Actor for ResourceActor {
             observation: None,
             sequence: Sequence::default(),
             attempt: 0,
-            token: TimerToken(0),
-            timer_set: false,
+            timer: None,
+            timers: 0,
             passes: 0,
             phase: Phase::Settled,
             waits_for: Vec::new(),
@@ -183,8 +184,8 @@ impl Actor for ResourceActor {
             }
             Message::Observed(observation) => state.observed(observation),
             Message::TimerFired(token) => {
-                if token == state.token && state.timer_set {
-                    state.timer_set = false;
+                if state.timer == Some(token) {
+                    state.timer = None;
                     state.wake();
                 }
             }
@@ -203,17 +204,17 @@ impl Actor for ResourceActor {
 impl State {
     /// The store holds this now.
     fn changed(&mut self, record: &Arc<Record>) {
-        if record.metadata.incarnation != self.record.metadata.incarnation {
-            // A successor took the id: everything known is of its predecessor.
-            self.record = Arc::clone(record);
-            self.sequence = Sequence::default();
-            self.observation = None;
-        } else {
+        if record.metadata.incarnation == self.record.metadata.incarnation {
             let news = record.revision > self.record.revision;
             self.record = newest(&self.record, record);
             if !news {
                 return;
             }
+        } else {
+            // A successor took the id: everything known is of its predecessor.
+            self.record = Arc::clone(record);
+            self.sequence = Sequence::default();
+            self.observation = None;
         }
         self.attempt = 0;
         self.unpark();
@@ -367,17 +368,18 @@ impl State {
     }
 
     fn set_timer(&mut self, phase: Phase, after: Duration) {
-        self.token = TimerToken(self.token.0 + 1);
-        self.timer_set = true;
+        self.timers += 1;
+        let token = TimerToken(self.timers);
+        self.timer = Some(token);
         self.next_wake = Some(self.environment.ambient.now() + after);
         if !after.is_zero() {
-            self.environment.graph.timers().set(self.record.key, self.token, after);
+            self.environment.graph.timers().set(self.record.key, token, after);
         }
         self.enter(phase);
     }
 
     fn clear_timer(&mut self) {
-        if std::mem::take(&mut self.timer_set) {
+        if self.timer.take().is_some() {
             self.environment.graph.timers().cancel(self.record.key);
         }
         self.next_wake = None;

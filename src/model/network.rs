@@ -177,8 +177,8 @@ mod tests {
         NetworkSpec { prefix, reservations, dns_nameservers: vec![], routes: None }
     }
 
-    fn reserving(prefix_length: u8, provider: Option<u8>) -> Option<Reservations> {
-        Some(Reservations { prefix_length, provider_reserved_prefix_length: provider })
+    const fn reserving(prefix_length: u8, provider: Option<u8>) -> Reservations {
+        Reservations { prefix_length, provider_reserved_prefix_length: provider }
     }
 
     #[test]
@@ -189,12 +189,12 @@ mod tests {
 
     #[test]
     fn reservations_lie_inside_the_prefix_and_the_providers_inside_them() {
-        assert_eq!(spec("10.0.0.0/24", reserving(24, None)).validate(), Err(InvalidNetwork::ReservationTooWide));
+        assert_eq!(spec("10.0.0.0/24", Some(reserving(24, None))).validate(), Err(InvalidNetwork::ReservationTooWide));
         assert_eq!(
-            spec("10.0.0.0/24", reserving(26, Some(25))).validate(),
+            spec("10.0.0.0/24", Some(reserving(26, Some(25)))).validate(),
             Err(InvalidNetwork::ProviderReservationTooWide)
         );
-        assert_eq!(spec("10.0.0.0/24", reserving(26, Some(26))).validate(), Ok(()));
+        assert_eq!(spec("10.0.0.0/24", Some(reserving(26, Some(26)))).validate(), Ok(()));
     }
 
     #[test]

@@ -178,7 +178,9 @@ impl Shared {
         let store = &*self.environment.store;
         let mut pages = Pages::of(store, Filter::of(Kind::Region));
         while let Some(records) = pages.next().await? {
-            records.iter().for_each(|record| self.regions.refresh(record));
+            for record in &records {
+                self.regions.refresh(record);
+            }
         }
         for entry in kind::all() {
             let mut pages = Pages::of(store, Filter::of(entry.kind));

@@ -47,29 +47,29 @@ impl Inspector {
         let mut edges = Vec::new();
         if let Some(record) = store.get(key).await? {
             if let Some(owner) = record.metadata.owner {
-                edges.push(edge(EdgeType::Owner, key, owner, &format!("supervisor of {owner}")));
+                edges.push(edge(EdgeType::Owner, &key, &owner, &format!("supervisor of {owner}")));
                 if key.kind == Kind::Network {
                     let responsible = format!("supervisor of {owner}");
-                    edges.push(edge(EdgeType::HiddenPrincipal, key, owner, &responsible));
+                    edges.push(edge(EdgeType::HiddenPrincipal, &key, &owner, &responsible));
                 }
             }
             if let (true, Some(organization)) = (record.metadata.charged, record.metadata.placement.organization) {
                 let ledger = format!("ledger of {}", organization.key());
-                edges.push(edge(EdgeType::Allocation, key, organization.key(), &ledger));
+                edges.push(edge(EdgeType::Allocation, &key, &organization.key(), &ledger));
             }
         }
         for holder in store.references(key).await? {
-            edges.push(edge(EdgeType::Reference, &holder, key, &key.to_string()));
+            edges.push(edge(EdgeType::Reference, &holder, &key, &key.to_string()));
         }
         for target in store.referred_by(&Holder::Resource(key)).await? {
             let responsible = if kind::entry(target.kind).is_some() { target.to_string() } else { "store".to_owned() };
-            edges.push(edge(EdgeType::Reference, key, target, &responsible));
+            edges.push(edge(EdgeType::Reference, &key, &target, &responsible));
         }
         for child in store.children(key).await? {
-            edges.push(edge(EdgeType::Owner, child, key, &format!("supervisor of {key}")));
+            edges.push(edge(EdgeType::Owner, &child, &key, &format!("supervisor of {key}")));
         }
         for waiter in self.environment.graph.node(key).map(|node| node.dependants()).unwrap_or_default() {
-            edges.push(edge(EdgeType::Subscription, waiter, key, &key.to_string()));
+            edges.push(edge(EdgeType::Subscription, &waiter, &key, &key.to_string()));
         }
         Ok(edges)
     }
@@ -93,7 +93,7 @@ impl Inspector {
     }
 }
 
-fn edge(edge_type: EdgeType, from: impl ToString, to: impl ToString, responsible: &str) -> EdgeView {
+fn edge(edge_type: EdgeType, from: &impl ToString, to: &impl ToString, responsible: &str) -> EdgeView {
     EdgeView { edge_type, from: from.to_string(), to: to.to_string(), responsible: responsible.to_owned() }
 }
 

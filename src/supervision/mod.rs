@@ -64,7 +64,7 @@ impl Supervision {
     /// watch from the position at which the records were read.
     pub async fn start(environment: Arc<Environment>, factory: Arc<dyn CloudFactory>) -> Result<Self, StartError> {
         for entry in kind::all() {
-            entry.initialise.run(&*environment.store).await?;
+            (entry.initialise)(&*environment.store).await?;
             upgrade(&environment, entry).await?;
         }
         let position = *environment.store.latest().borrow();

@@ -83,14 +83,17 @@ async fn trouble_that_passes_is_never_shown_as_an_error() {
     let id = create(&world, &life, "patient", region).await;
     let mut words = Vec::new();
     eventually("provisioned", async || {
-        let word = provisioning_status(&life, id).await;
-        if words.last() != Some(&word) {
-            words.push(word.clone());
+        let status = provisioning_status(&life, id).await;
+        if words.last() != Some(&status) {
+            words.push(status.clone());
         }
-        word == "provisioned"
+        status == "provisioned"
     })
     .await;
-    assert!(words.iter().all(|word| ["pending", "provisioning", "provisioned"].contains(&word.as_str())), "{words:?}");
+    assert!(
+        words.iter().all(|status| ["pending", "provisioning", "provisioned"].contains(&status.as_str())),
+        "{words:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

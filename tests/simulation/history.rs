@@ -283,14 +283,14 @@ async fn backdoor(world: &World, life: &Life, random: &mut fastrand::Rng) {
     let regions = world.regions();
     let handle = life.clouds.handle(regions[random.usize(0..regions.len())]).expect("a simulated region");
     let inventory = handle.inventory().await.expect("books");
-    let change = if random.bool() {
-        pick(&inventory.networks, random).map(|object| BackdoorChange::Delete { id: object.id })
-    } else {
-        pick(&inventory.subnets, random).map(|object| BackdoorChange::SetSubnet {
+    let change = match random.u32(0..5) {
+        0 | 1 => pick(&inventory.networks, random).map(|object| BackdoorChange::Delete { id: object.id }),
+        2 => pick(&inventory.identities, random).map(|object| BackdoorChange::Delete { id: object.id }),
+        _ => pick(&inventory.subnets, random).map(|object| BackdoorChange::SetSubnet {
             id: object.id,
             dns_nameservers: vec![Ipv4Addr::new(6, 6, 6, 6)],
             routes: vec![],
-        })
+        }),
     };
     if let Some(change) = change {
         let _ = handle.change_directly(change).await;

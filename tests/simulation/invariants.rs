@@ -17,7 +17,7 @@ use super::history::{KINDS, Ledger};
 use crate::support::world::{Life, World};
 
 /// How long, in virtual time, everything may take to come to rest once nothing goes wrong any more.
-const PATIENCE: Duration = Duration::from_secs(900);
+const PATIENCE: Duration = Duration::from_mins(15);
 
 /// Waits until no actor has anything left to do.
 pub async fn quiet(life: &Life) -> Result<(), String> {
@@ -177,7 +177,7 @@ async fn cloud_is_as_stored(
         ];
         for (what, objects, (must, may)) in checks {
             let mut seen = BTreeMap::<Uuid, usize>::new();
-            for object in objects.iter() {
+            for object in objects {
                 let id = object.marks.ok_or_else(|| format!("an unmarked {what} in {region}"))?.id;
                 *seen.entry(id).or_default() += 1;
                 ensure!(must.contains(&id) || may.contains(&id), "the cloud leaked {what} {id} in {region}");
@@ -189,10 +189,10 @@ async fn cloud_is_as_stored(
                 ensure!(seen.contains_key(id), "the cloud lacks {what} {id} in {region}");
             }
         }
-        let live = identities.values().filter(|record| here(record) && !record.metadata.paused).count();
+        let wanted_count = identities.values().filter(|record| here(record) && !record.metadata.paused).count();
         ensure!(
-            inventory.credentials.len() >= live && inventory.credentials.len() <= inventory.users.len(),
-            "{} credentials for {live} principals in {region}",
+            inventory.credentials.len() >= wanted_count && inventory.credentials.len() <= inventory.users.len(),
+            "{} credentials for {wanted_count} principals in {region}",
             inventory.credentials.len()
         );
         for network in networks.values().filter(|record| here(record) && !record.metadata.paused) {

@@ -42,26 +42,30 @@ pub struct CrashPoints {
 }
 
 impl CrashPoints {
+    fn locked(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while holding it")
+    }
+
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
     pub fn arm(&self, arm: Arm) {
-        self.state.lock().unwrap().arms.push(arm);
+        self.locked().arms.push(arm);
     }
 
     pub fn disarm(&self) {
-        self.state.lock().unwrap().arms.clear();
+        self.locked().arms.clear();
     }
 
     /// A new life begins.
     pub fn revive(&self) {
-        self.state.lock().unwrap().dead = false;
+        self.locked().dead = false;
     }
 
     /// Kills the process where it stands.
     pub fn kill(&self) {
-        self.state.lock().unwrap().dead = true;
+        self.locked().dead = true;
         self.died.notify_one();
     }
 
@@ -71,17 +75,17 @@ impl CrashPoints {
     }
 
     pub fn table(&self) -> Table {
-        self.state.lock().unwrap().table.clone()
+        self.locked().table.clone()
     }
 
     /// Changes with every point passed, in order: equal traces are equal histories.
     pub fn trace(&self) -> u64 {
-        self.state.lock().unwrap().trace
+        self.locked().trace
     }
 
     /// Passes a point; tells whether the process goes on.
     fn pass(&self, name: &str) -> bool {
-        let mut state = self.state.lock().unwrap();
+        let mut state = self.locked();
         if state.dead {
             return false;
         }

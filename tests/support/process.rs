@@ -101,7 +101,7 @@ async fn read(
 ) {
     let mut lines = BufReader::new(from).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        writeln!(log.lock().unwrap(), "{line}").expect("the log can be written");
+        writeln!(log.lock().expect("not poisoned"), "{line}").expect("the log can be written");
         if line.contains(announcement) {
             announce.send_replace(Some(line));
         }

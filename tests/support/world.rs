@@ -48,19 +48,19 @@ impl WorldClock {
     }
 
     fn life_begins(&self) {
-        self.state.lock().unwrap().1 = Some(tokio::time::Instant::now());
+        self.state.lock().expect("not poisoned").1 = Some(tokio::time::Instant::now());
     }
 
     /// What passed in the life that ends is added up, before its runtime and its virtual time are gone.
     pub fn life_ends(&self) {
         let now = self.now();
-        *self.state.lock().unwrap() = (now, None);
+        *self.state.lock().expect("not poisoned") = (now, None);
     }
 }
 
 impl Clock for WorldClock {
     fn now(&self) -> Timestamp {
-        let (base, began) = *self.state.lock().unwrap();
+        let (base, began) = *self.state.lock().expect("not poisoned");
         began.map_or(base, |began| base + began.elapsed())
     }
 }
