@@ -51,6 +51,11 @@ fn new_object(request: &IdentityRequest, body: Body) -> NewObject {
     NewObject { name: name(request), marks: Some(marks(request)), tags: tags(request), body }
 }
 
+fn is_recorded(request: &IdentityRequest, object: &CloudObject) -> bool {
+    let (project, user) = (request.detail.project.as_ref(), request.detail.user.as_ref());
+    [project.map(|id| &id.0), user.map(|id| &id.0)].contains(&Some(&object.id.0))
+}
+
 impl Session<'_> {
     pub async fn converge_identity(&self, request: &IdentityRequest) -> ProviderResult<Observed<IdentityDetail>> {
         let mut detail = request.detail.clone();
@@ -124,14 +129,15 @@ impl Session<'_> {
 
     /// The object if it can be built on; nothing if it was a failed beginning, which is taken away.
     ///
-    /// Only what never carried anything is taken away: while no credential is on record, nobody can have used it.
+    /// Only what never carried anything is taken away: while no credential is on record, or while it is not itself on
+    /// record (it was to replace one that vanished), nobody can have used it.
     async fn usable(&self, request: &IdentityRequest, object: CloudObject) -> ProviderResult<Option<CloudObject>> {
         let kind = object.kind();
         match object.state {
             ObjectState::Active => Ok(Some(object)),
             ObjectState::Building => Err(ProviderError::Conflict("the principal is still being built".to_owned())),
             ObjectState::Deleting => Err(ProviderError::Conflict("the principal is being removed".to_owned())),
-            ObjectState::Error if request.detail.credential.is_some() => {
+            ObjectState::Error if request.detail.credential.is_some() && is_recorded(request, &object) => {
                 Err(ProviderError::Conflict("the principal is in an error state".to_owned()))
             }
             ObjectState::Error => {
