@@ -48,6 +48,8 @@ pub struct Birth {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstPass {
     Now,
+    /// It lives again: what was said while it was dead is lost, so it reads its record first.
+    Again,
     /// Restored work is spread out, so that a start is not a stampede.
     After(Duration),
     /// The record says that all is done: it waits to be told otherwise.
@@ -123,7 +125,7 @@ impl Actor for ResourceActor {
             record: birth.record,
             running: None,
             dirty: false,
-            reread: false,
+            reread: birth.first_pass == FirstPass::Again,
             observation: None,
             sequence: Sequence::default(),
             attempt: 0,
@@ -139,7 +141,7 @@ impl Actor for ResourceActor {
         };
         match birth.first_pass {
             FirstPass::WhenTold => {}
-            FirstPass::Now => state.set_timer(Phase::Waiting, Duration::ZERO),
+            FirstPass::Now | FirstPass::Again => state.set_timer(Phase::Waiting, Duration::ZERO),
             FirstPass::After(turn) => state.set_timer(Phase::Waiting, turn),
         }
         state.publish();

@@ -373,7 +373,7 @@ impl State {
             return;
         };
         self.environment.graph.ensure(key).restarted();
-        self.spawn(myself, Planting { record, first_pass: FirstPass::Now }).await;
+        self.spawn(myself, Planting { record, first_pass: FirstPass::Again }).await;
         self.replant_children(myself, key).await;
     }
 
@@ -386,7 +386,7 @@ impl State {
         let Ok(children) = environment.store.children(key).await else { return };
         for child in children {
             if let Ok(Some(record)) = environment.store.get(child).await {
-                let planting = Planting { record, first_pass: FirstPass::Now };
+                let planting = Planting { record, first_pass: FirstPass::Again };
                 let _ = myself.cast(BranchMessage::Place { path: vec![key], planting });
             }
         }
