@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
+use regent::graph::message::Message;
 use regent::providers::simulated::call::CloudError;
 use regent::providers::simulated::engine::faults::{CallPattern, Effect, Fault};
 use serde_json::json;
@@ -111,4 +112,44 @@ async fn everything_converges_without_the_monitor() {
     provisioned(&life, id).await;
     assert_eq!(life.request("DELETE", &format!("/api/v2/networks/{id}"), None).await.0, StatusCode::ACCEPTED);
     eventually("gone", async || get(&life, id).await.0 == StatusCode::NOT_FOUND).await;
+}
+
+/// Makes a network, deletes it, and returns how many changes that took in the cloud.
+async fn changes_for_one_life(repeat: bool) -> u64 {
+    let (world, life) = world().await;
+    let region = world.regions()[0];
+    let handle = life.clouds.handle(region).expect("simulated");
+    let graph = life.supervision.environment().graph.clone();
+    // Everything that can be said is said again and again, to everybody, while it happens.
+    let nag = async || {
+        for node in graph.nodes().into_iter().filter(|_| repeat) {
+            if let Some(record) = life.store.get(node.key()).await.expect("reads") {
+                graph.send(node.key(), Message::Changed(record));
+            }
+            for other in graph.nodes() {
+                graph.send(node.key(), Message::DependencyMoved(other.key()));
+                graph.send(node.key(), Message::ChildGone(other.key()));
+            }
+            graph.send(node.key(), Message::Referenced);
+            graph.send(node.key(), Message::Reconcile);
+        }
+    };
+    let id = create(&world, &life, "nagged", region).await;
+    eventually("provisioned", async || {
+        nag().await;
+        provisioning_status(&life, id).await == "provisioned"
+    })
+    .await;
+    assert_eq!(life.request("DELETE", &format!("/api/v2/networks/{id}"), None).await.0, StatusCode::ACCEPTED);
+    eventually("gone", async || {
+        nag().await;
+        handle.inventory().await.expect("books").identities.is_empty()
+    })
+    .await;
+    handle.counters().await.expect("books").mutations
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_that_are_repeated_change_nothing_more_in_the_cloud() {
+    assert_eq!(changes_for_one_life(true).await, changes_for_one_life(false).await);
 }
