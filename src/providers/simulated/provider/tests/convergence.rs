@@ -190,7 +190,7 @@ async fn a_vlan_that_the_cloud_knows_to_be_used_is_a_conflict_and_stays_claimed(
 async fn a_network_without_its_principal_waits_for_it() {
     let rig = Rig::new();
     let error = rig.converge_network().await.expect("alive").expect_err("no principal");
-    assert!(matches!(error, ProviderError::Conflict(_)), "{error}");
+    assert!(matches!(error, ProviderError::PrincipalMissing), "{error}");
     assert_eq!(rig.mutations().await, 0);
 }
 
