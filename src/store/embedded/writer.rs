@@ -87,7 +87,7 @@ impl Writer {
             }
         }
         // So that a folder at rest has everything in its one file. Should it fail, the next open reads the log.
-        if let Err(error) = self.connection.pragma_query(None, "wal_checkpoint(truncate)", |_| Ok(())) {
+        if let Err(error) = self.connection.query_row("PRAGMA wal_checkpoint(truncate)", [], |_| Ok(())) {
             tracing::warn!(%error, "the log could not be folded into the database");
         }
     }

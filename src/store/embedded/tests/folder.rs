@@ -107,3 +107,16 @@ async fn the_writer_syncs_a_write_ahead_log_at_every_commit() {
         })
         .await;
 }
+
+#[tokio::test]
+async fn a_store_that_was_closed_has_everything_in_its_one_file() {
+    let folder = Folder::new();
+    let store = open(folder.path());
+    store.commit(Batch::of(vec![insert(network(1))])).await.expect("commits");
+    // A reader is open beside the writer, as in a process that served requests.
+    store.get(network(1)).await.expect("reads").expect("stored");
+    drop(store);
+    let alone = Folder::new();
+    std::fs::copy(folder.path().join(DATABASE_FILE), alone.path().join(DATABASE_FILE)).expect("copies");
+    assert!(open(alone.path()).get(network(1)).await.expect("reads").is_some());
+}
