@@ -21,7 +21,6 @@ use uuid::Uuid;
 
 use super::{Environment, tasks};
 use crate::graph::message::{Message, Observation, Sighting};
-use crate::graph::snapshot::{Phase, Snapshot};
 use crate::model::identity::IdentityDetail;
 use crate::model::ids::{Key, Kind, NetworkId, OrganizationId, RegionId};
 use crate::model::network::VlanId;
@@ -137,9 +136,9 @@ impl State {
             self.since_full = 0;
             Scope::Everything
         } else {
-            let members = self.environment.graph.of_region(self.region);
-            let pending = members.iter().filter(|snapshot| is_pending(snapshot));
-            let pending = pending.map(|snapshot| NetworkId(snapshot.key.id)).take(PENDING_MAX).collect::<Vec<_>>();
+            let pending = self.environment.graph.awaiting_cloud(self.region, PENDING_MAX);
+            let networks = pending.into_iter().filter(|key| key.kind == Kind::Network);
+            let pending = networks.map(|key| NetworkId(key.id)).collect::<Vec<_>>();
             if pending.is_empty() {
                 schedule(myself, options.poll_pending);
                 return;
@@ -201,11 +200,6 @@ impl State {
             graph.send(key, Message::Observed(observation));
         }
     }
-}
-
-/// The cloud is busy with it.
-fn is_pending(snapshot: &Snapshot) -> bool {
-    snapshot.key.kind == Kind::Network && snapshot.phase == Phase::Waiting && snapshot.on_cloud
 }
 
 async fn look(

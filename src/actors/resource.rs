@@ -330,7 +330,11 @@ impl State {
     fn follow(&mut self, outcome: Outcome) {
         let options = &self.environment.options;
         self.waits_for.clear();
-        self.on_cloud = matches!(outcome, Outcome::Yield { on_cloud: true, .. });
+        let on_cloud = matches!(outcome, Outcome::Yield { on_cloud: true, .. });
+        if let (true, Some(region)) = (on_cloud != self.on_cloud, self.record.metadata.placement.region) {
+            self.environment.graph.await_cloud(region, self.record.key, on_cloud);
+        }
+        self.on_cloud = on_cloud;
         if !matches!(outcome, Outcome::Retry { .. }) {
             self.attempt = 0;
         }

@@ -24,8 +24,9 @@ use dashmap::DashMap;
 use futures_util::future::BoxFuture;
 use ractor::{ActorCell, ActorRef, SpawnErr};
 use tokio::task::JoinHandle;
+use uuid::Uuid;
 
-use crate::model::ids::{Key, RegionId};
+use crate::model::ids::{Key, Kind, RegionId};
 use crate::model::record::Record;
 use message::Message;
 use snapshot::Snapshot;
@@ -198,6 +199,8 @@ impl Node {
 #[derive(Clone)]
 pub struct Graph {
     nodes: Arc<DashMap<Key, Arc<Node>>>,
+    /// What waits for a cloud to finish something, by region: what a monitor looks at every second.
+    on_cloud: Arc<Mutex<BTreeSet<(RegionId, Key)>>>,
     timers: Timers,
 }
 
@@ -212,7 +215,7 @@ impl Graph {
                 node.send(Message::TimerFired(token));
             }
         });
-        Self { nodes, timers }
+        Self { nodes, on_cloud: Arc::default(), timers }
     }
 
     #[must_use]
@@ -234,7 +237,29 @@ impl Graph {
     /// The resource is gone for good.
     pub fn remove(&self, key: Key) {
         self.timers.cancel(key);
-        self.nodes.remove(&key);
+        if let Some((_, node)) = self.nodes.remove(&key)
+            && let Some(region) = node.snapshot().region
+        {
+            self.await_cloud(region, key, false);
+        }
+    }
+
+    /// Notes whether `key` waits for its cloud.
+    pub fn await_cloud(&self, region: RegionId, key: Key, waits: bool) {
+        let mut on_cloud = locked(&self.on_cloud);
+        if waits {
+            on_cloud.insert((region, key));
+        } else {
+            on_cloud.remove(&(region, key));
+        }
+    }
+
+    /// At most `limit` of those that wait for a region's cloud, sorted.
+    #[must_use]
+    pub fn awaiting_cloud(&self, region: RegionId, limit: usize) -> Vec<Key> {
+        let first = (region, Key::new(Kind::Region, Uuid::nil()));
+        let on_cloud = locked(&self.on_cloud);
+        on_cloud.range(first..).take_while(|(of, _)| *of == region).take(limit).map(|(_, key)| *key).collect()
     }
 
     /// Delivers to the actor of the moment; tells whether there is one.
