@@ -65,6 +65,9 @@ pub async fn new_token(arguments: &NewTokenArguments) -> Result<Done, CommandErr
 }
 
 pub fn backup(arguments: &BackupArguments) -> Result<Done, CommandError> {
+    if let Some(taken) = arguments.key_to.as_ref().filter(|to| to.exists()) {
+        return Err(CommandError::Exists(taken.clone()));
+    }
     backup_folder(&arguments.data.data_dir, &arguments.to)?;
     let mut remark = "it does not hold the envelope key, which opens its secrets; see --key-to".to_owned();
     if let Some(to) = &arguments.key_to {

@@ -146,6 +146,11 @@ fn unmake(step: &Step, view: &View<'_>) -> Decision {
     match evaluate(step, Direction::Unmake, view) {
         Progress::Done => Decision::Run(vec![Effect::Finish]),
         Progress::Run(effects) => Decision::Run(effects),
+        // Nobody can change what is being deleted, so nobody could ever free it from being parked.
+        Progress::Stop(Outcome::UserActionRequired { .. }) => {
+            let message = "the cloud refuses the deletion; trying again".to_owned();
+            Decision::Conclude(Outcome::Retry { message, after: None })
+        }
         Progress::Stop(outcome) => Decision::Conclude(outcome),
     }
 }
@@ -207,6 +212,10 @@ fn gate(key: Key, view: &View<'_>) -> Progress {
     match view.gates.get(&key) {
         Some(Gate::Ready) => Progress::Done,
         Some(Gate::NotReady { name }) => wait(Reason::DependencyNotReady, format!("{} is not ready", who(name))),
+        // A user can neither see nor mend a hidden principal: for them it is this resource that has failed.
+        Some(Gate::Failed { name }) if key.kind == Kind::Identity => {
+            wait(Reason::Errored, format!("{} has failed", who(name)))
+        }
         Some(Gate::Failed { name }) => wait(Reason::DependencyFailed, format!("{} has failed", who(name))),
         Some(Gate::Missing) | None => Progress::Stop(Outcome::Terminal {
             reason: Reason::DependencyNotFound,

@@ -77,6 +77,8 @@ pub struct Options {
     pub retry_budget: u32,
     pub poll_settled: Duration,
     pub poll_pending: Duration,
+    /// How late actors hear of commits. Zero but in tests, which look for what depends on hearing at once.
+    pub dispatch_delay: Duration,
 }
 
 impl Default for Options {
@@ -88,6 +90,7 @@ impl Default for Options {
             retry_budget: 120,
             poll_settled: Duration::from_mins(1),
             poll_pending: Duration::from_secs(1),
+            dispatch_delay: Duration::ZERO,
         }
     }
 }

@@ -10,6 +10,7 @@
 //! stopped everything still converges.
 
 use std::collections::BTreeSet;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -147,7 +148,10 @@ impl State {
         };
         let (environment, region, myself) = (Arc::clone(&self.environment), self.region, myself.clone());
         tasks::spawn("a monitor's look", async move {
-            let listing = look(&environment, region, &scope).await;
+            let looked = AssertUnwindSafe(look(&environment, region, &scope)).catch_unwind().await;
+            // The next look is scheduled by the end of this one, so it must have one.
+            let panicked = || Err(ProviderError::Unavailable("the look panicked".to_owned()));
+            let listing = looked.unwrap_or_else(|_| panicked());
             let _ = myself.cast(MonitorMessage::Looked(Box::new(Looked { scope, listing })));
         });
     }

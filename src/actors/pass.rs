@@ -18,7 +18,7 @@ use crate::graph::outcome::{Ending, Outcome};
 use crate::model::condition::{Axis, Conditions, Reason, Statement, Transition, Truth};
 use crate::model::edge::Holder;
 use crate::model::identity::IdentityDetail;
-use crate::model::ids::Key;
+use crate::model::ids::{Key, Kind};
 use crate::model::network::VlanId;
 use crate::model::record::{CorruptRecord, Document, Record};
 use crate::model::sealed::{SealError, Sealed};
@@ -224,9 +224,20 @@ impl Pass<'_> {
         for target in (self.entry.gates)(&self.record)? {
             // Subscribed before it is read: what changes in between is told.
             self.environment.graph.subscribe(target, key);
-            gates.insert(target, gate(store.get(target).await?.as_deref()));
+            let gate = gate(store.get(target).await?.as_deref());
+            if matches!(gate, Gate::Failed { .. }) && target.kind == Kind::Identity && self.is_new_intent() {
+                // Its user has asked for something new, which is all they can do for a principal they cannot see.
+                self.environment.graph.send(target, Message::Reconcile);
+            }
+            gates.insert(target, gate);
         }
         Ok(Surroundings { gates, ..Surroundings::default() })
+    }
+
+    /// No pass has spoken of what is asked for now.
+    fn is_new_intent(&self) -> bool {
+        let spoken_of = self.record.conditions.available.as_ref().map(|condition| condition.observed_generation);
+        spoken_of.is_some_and(|generation| generation < self.record.metadata.generation)
     }
 
     /// Runs effects side by side; tells whether the resource is gone after them.

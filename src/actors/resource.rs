@@ -36,6 +36,10 @@ use crate::model::record::{Record, Revision};
 use crate::providers::Sequence;
 use crate::sabotage::{self, Defect};
 
+/// The longest that a cloud can make one resource wait. A cloud that asks for more is taken at its word again later;
+/// believing it at once would let one bad header park a resource for months.
+const RETRY_AFTER_MAX: Duration = Duration::from_mins(10);
+
 /// What an actor is born with.
 pub struct Birth {
     pub environment: Arc<Environment>,
@@ -47,9 +51,9 @@ pub struct Birth {
 /// When a new actor first looks at its resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FirstPass {
+    /// At once, beginning with its record: what it was born with may be old by now. The watch may lag behind a
+    /// resource that is gone already, and what was said to an actor between two lives is lost.
     Now,
-    /// It lives again: what was said while it was dead is lost, so it reads its record first.
-    Again,
     /// Restored work is spread out, so that a start is not a stampede.
     After(Duration),
     /// The record says that all is done: it waits to be told otherwise.
@@ -125,7 +129,7 @@ impl Actor for ResourceActor {
             record: birth.record,
             running: None,
             dirty: false,
-            reread: birth.first_pass == FirstPass::Again,
+            reread: birth.first_pass == FirstPass::Now,
             observation: None,
             sequence: Sequence::default(),
             attempt: 0,
@@ -141,7 +145,7 @@ impl Actor for ResourceActor {
         };
         match birth.first_pass {
             FirstPass::WhenTold => {}
-            FirstPass::Now | FirstPass::Again => state.set_timer(Phase::Waiting, Duration::ZERO),
+            FirstPass::Now => state.set_timer(Phase::Waiting, Duration::ZERO),
             FirstPass::After(turn) => state.set_timer(Phase::Waiting, turn),
         }
         state.publish();
@@ -300,10 +304,10 @@ impl State {
     }
 
     fn pass_finished(&mut self, myself: &ActorRef<Message>, report: PassReport) -> Result<(), ActorProcessingErr> {
-        if report.pass != self.passes || self.running.is_none() {
+        if report.pass != self.passes {
             return Ok(());
         }
-        self.running = None;
+        let Some(running) = self.running.take() else { return Ok(()) };
         self.sequence = self.sequence.max(report.sequence.unwrap_or_default());
         match report.ending {
             Ending::Panicked(text) => return Err(format!("a pass panicked: {text}").into()),
@@ -316,6 +320,9 @@ impl State {
             Ending::Concluded { outcome, record } => {
                 self.node.recovered();
                 self.record = newest(&self.record, &record);
+                // What a pass wrote comes back with an intent that it may never have seen. Once that is taken over,
+                // the watch's word of it is no news any more: so it is noticed here.
+                self.dirty |= self.record.revision > running.revision;
                 self.follow(outcome);
             }
         }
@@ -363,7 +370,7 @@ impl State {
                 let wait = self.environment.ambient.jittered(backed_off.min(options.retry_longest));
                 self.attempt = self.attempt.saturating_add(1);
                 self.note(&message);
-                self.set_timer(Phase::Retrying, wait.max(after.unwrap_or_default()));
+                self.set_timer(Phase::Retrying, wait.max(after.unwrap_or_default().min(RETRY_AFTER_MAX)));
             }
             Outcome::UserActionRequired { message, .. } | Outcome::Terminal { message, .. } => {
                 self.clear_timer();

@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use super::Shared;
 use super::context::{RequestContext, Trail};
 use super::error::{ApiError, Failure};
+use super::strict_json;
 use crate::identity::Caller;
 
 /// The largest body that is read. The largest legitimate one, a network with every list full, is a tenth of it.
@@ -135,7 +136,11 @@ impl<T: DeserializeOwned> FromRequest<Shared> for JsonBody<T> {
         if !is_json(&parts.headers) {
             return Err(ApiError::new(Failure::UnsupportedMediaType, "the request body must be application/json"));
         }
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| ApiError::invalid(json_text(&error)))
+        if parts.headers.contains_key(header::CONTENT_ENCODING) {
+            let text = "the request body must not be encoded";
+            return Err(ApiError::new(Failure::UnsupportedMediaType, text));
+        }
+        strict_json::read(&bytes).map(Self).map_err(|error| ApiError::invalid(json_text(&error)))
     }
 }
 

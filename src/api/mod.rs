@@ -15,6 +15,7 @@ pub mod list;
 pub mod listen;
 pub mod middleware;
 pub mod openapi;
+mod strict_json;
 pub mod system;
 pub mod tls;
 pub mod v1;

@@ -101,7 +101,10 @@ pub async fn bootstrap(
         if current != file {
             write(&path, &current)?;
         }
-        return Ok(Outcome::Unchanged);
+        // The file of another store, as when only it was kept, says nothing about this one: it is made again.
+        if !store.list(&Filter::of(Kind::Organization), Page { after: None, limit: 1 }).await?.is_empty() {
+            return Ok(Outcome::Unchanged);
+        }
     }
     let found = Found::look(store).await?;
     let secret = random_secret()?;

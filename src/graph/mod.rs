@@ -187,8 +187,11 @@ impl Node {
     fn send(&self, message: Message) -> bool {
         let Some(actor) = self.actor() else { return false };
         if !message.is_answer() && self.depth.load(Ordering::Relaxed) >= MAILBOX_MAX {
-            self.missed.store(true, Ordering::Relaxed);
-            return true;
+            self.missed.store(true, Ordering::SeqCst);
+            // The actor may have emptied its mailbox in between, with nothing left in it to make it notice.
+            if self.depth.load(Ordering::SeqCst) > 0 {
+                return true;
+            }
         }
         self.depth.fetch_add(1, Ordering::Relaxed);
         actor.send_message(message).is_ok()

@@ -33,6 +33,9 @@ pub struct MalformedPrefix;
 
 impl Prefix {
     pub fn parse(text: &str) -> Result<Self, MalformedPrefix> {
+        // The address by itself first: it must not have leading zeros, which some read as octal.
+        let (address, _) = text.split_once('/').ok_or(MalformedPrefix)?;
+        address.parse::<Ipv4Addr>().map_err(|_| MalformedPrefix)?;
         let net = text.parse().map_err(|_| MalformedPrefix)?;
         Ok(Self { text: text.to_owned(), net })
     }
@@ -204,5 +207,6 @@ mod tests {
         assert_eq!(prefix.net().to_string(), "10.0.0.0/22");
         assert_eq!(Prefix::parse("10.0.0.0"), Err(MalformedPrefix));
         assert_eq!(Prefix::parse("fd00::/64"), Err(MalformedPrefix));
+        assert_eq!(Prefix::parse("010.0.0.0/22"), Err(MalformedPrefix));
     }
 }

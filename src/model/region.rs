@@ -1,7 +1,7 @@
 //! A region: the configuration root that an operator writes.
 //!
 //! Regions come from the configuration file. One that has left the file while it still has resources is kept and
-//! marked withdrawn: it is served read-only and its resources are left alone.
+//! marked withdrawn: it is shown as unavailable, takes nothing new, and its resources are left alone.
 
 use std::collections::BTreeMap;
 

@@ -19,7 +19,7 @@ use crate::model::identity::IdentityDetail;
 use crate::model::ids::{IdentityId, Incarnation, NetworkId, OrganizationId, ProjectId, RegionId};
 use crate::model::network::{NetworkDetail, NetworkSpec, VlanId};
 use crate::model::sealed::SealError;
-use crate::store::StoreError;
+use crate::store::{Refusal, StoreError};
 use types::{ExternalNetwork, Flavor, Image, VolumeClass};
 
 /// What one pass hands to a provider beside the request: whose work it is, when to stop, where to note progress.
@@ -151,7 +151,10 @@ pub struct LedgerError(String);
 
 impl From<StoreError> for ProviderError {
     fn from(error: StoreError) -> Self {
-        Self::Ledger(LedgerError(error.to_string()))
+        match error {
+            StoreError::Refused(Refusal::Exhausted(_)) => Self::Quota,
+            error => Self::Ledger(LedgerError(error.to_string())),
+        }
     }
 }
 

@@ -16,13 +16,15 @@ use ractor::{
     Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, ActorStatus, RpcReplyPort, SpawnErr, SupervisionEvent,
 };
 
+use super::tree::Tree;
 use crate::actors::resource::{self, Birth, FirstPass};
 use crate::actors::{Environment, kind, tasks};
 use crate::graph::Service;
 use crate::graph::message::Message;
 use crate::graph::snapshot::{Event, Phase, Snapshot};
-use crate::model::ids::{Key, Kind};
+use crate::model::ids::{Key, Kind, RegionId};
 use crate::model::record::Record;
+use crate::store::{Filter, Pages, StoreError};
 
 /// How many failures in a row are taken for bad luck. A defect that fails every pass is quarantined within seconds;
 /// one bad answer is not.
@@ -57,14 +59,12 @@ pub enum BranchMessage {
         region: Key,
     },
     Strip,
-    /// A failed child may live again, with what the store now holds of it.
+    /// A failed child may live again, with what the store now holds of it and of what it owns.
     Reborn {
         key: Key,
-        record: Option<Arc<Record>>,
+        family: Option<Box<Family>>,
     },
-    ServiceReborn {
-        index: usize,
-    },
+    ServiceReborn(Arc<dyn Service>),
     /// An operator wants a fresh actor for `key`, quarantined or not.
     Restart {
         path: Vec<Key>,
@@ -79,13 +79,25 @@ pub enum BranchMessage {
     Stop(RpcReplyPort<()>),
 }
 
-/// One child of a branch.
+/// A resource, and what would have to be planted again with it if its branch was lost.
+pub struct Family {
+    record: Arc<Record>,
+    children: Vec<Arc<Record>>,
+}
+
+/// One child of a branch. Its actor lives here, or in its branch if it has one, never in both.
 #[derive(Default)]
 struct Slot {
     actor: Option<ActorCell>,
     /// The child has children of its own; its actor lives in there.
     branch: Option<ActorRef<BranchMessage>>,
+    /// Somebody is bringing it back already.
+    rebearing: bool,
     quarantined: bool,
+    /// What was to be placed while it was between two lives: if it turns out to be gone, this is its successor.
+    waiting: Option<Planting>,
+    /// What a region's branch keeps running, for when it has to be grown again.
+    services: Vec<Arc<dyn Service>>,
 }
 
 struct ServiceSlot {
@@ -160,11 +172,13 @@ impl Actor for Branch {
             }
             BranchMessage::EquipRegion { region, services } => {
                 let below = state.branch(&myself, region).await?;
+                state.slots.entry(region).or_default().services.clone_from(&services);
                 let _ = below.cast(BranchMessage::Strip);
                 let _ = below.cast(BranchMessage::Equip(services));
             }
             BranchMessage::StripRegion { region } => {
                 let below = state.branch(&myself, region).await?;
+                state.slots.entry(region).or_default().services.clear();
                 let _ = below.cast(BranchMessage::Strip);
             }
             BranchMessage::Strip => {
@@ -174,8 +188,14 @@ impl Actor for Branch {
                     }
                 }
             }
-            BranchMessage::Reborn { key, record } => state.reborn(&myself, key, record).await,
-            BranchMessage::ServiceReborn { index } => state.start_service(&myself, index).await,
+            BranchMessage::Reborn { key, family } => state.reborn(&myself, key, family).await,
+            BranchMessage::ServiceReborn(service) => {
+                // It may have been taken away, or started anew, in the meantime.
+                let same = |slot: &ServiceSlot| slot.actor.is_none() && Arc::ptr_eq(&slot.service, &service);
+                if let Some(index) = state.services.iter().position(same) {
+                    state.start_service(&myself, index).await;
+                }
+            }
             BranchMessage::Restart { mut path, key } => match path.pop() {
                 None => state.restart(&myself, key),
                 Some(next) => {
@@ -216,10 +236,31 @@ impl Actor for Branch {
         if let Some(index) = state.services.iter().position(|slot| is_actor(slot.actor.as_ref(), &cell)) {
             state.service_ended(&myself, index, failure.as_deref());
         } else if let Some(key) = state.ids.remove(&cell.get_id()) {
-            state.ended(&myself, key, failure.as_deref());
+            state.child_ended(&myself, key, &cell, failure.as_deref());
         }
         Ok(())
     }
+}
+
+/// A record and what it owns; of a region, everything in it, owners first.
+async fn family(environment: &Environment, key: Key) -> Result<Option<Family>, StoreError> {
+    let store = &*environment.store;
+    let Some(record) = store.get(key).await? else { return Ok(None) };
+    let mut children = Vec::new();
+    if key.kind == Kind::Region {
+        for entry in kind::all() {
+            let filter = Filter { regions: Some(vec![RegionId(key.id)]), ..Filter::of(entry.kind) };
+            let mut pages = Pages::of(store, filter);
+            while let Some(records) = pages.next().await? {
+                children.extend(records);
+            }
+        }
+    } else {
+        for child in store.children(key).await? {
+            children.extend(store.get(child).await?);
+        }
+    }
+    Ok(Some(Family { record, children }))
 }
 
 fn is_actor(slot: Option<&ActorCell>, cell: &ActorCell) -> bool {
@@ -230,12 +271,16 @@ impl State {
     /// Gives the resource an actor, or tells the one it has.
     async fn place(&mut self, myself: &ActorRef<BranchMessage>, planting: Planting) {
         let key = planting.record.key;
-        if self.slots.contains_key(&key) {
+        let slot = self.slots.entry(key).or_default();
+        if let Some(branch) = &slot.branch {
+            let _ = branch.cast(BranchMessage::Place { path: Vec::new(), planting });
+        } else if slot.actor.is_some() {
             self.environment.graph.send(key, Message::Changed(planting.record));
-            return;
+        } else if slot.rebearing || slot.quarantined {
+            slot.waiting = Some(planting);
+        } else {
+            self.spawn(myself, planting).await;
         }
-        self.slots.insert(key, Slot::default());
-        self.spawn(myself, planting).await;
     }
 
     async fn spawn(&mut self, myself: &ActorRef<BranchMessage>, planting: Planting) {
@@ -255,7 +300,7 @@ impl State {
                 self.ids.insert(actor.get_id(), key);
                 self.slots.entry(key).or_default().actor = Some(actor.get_cell());
             }
-            Err(error) => self.ended(myself, key, Some(&error.to_string())),
+            Err(error) => self.actor_ended(myself, key, Some(&error.to_string())),
         }
     }
 
@@ -289,20 +334,31 @@ impl State {
         self.ids.insert(actor.get_id(), key);
         self.slots.insert(key, Slot { actor: Some(actor), ..Slot::default() });
         if ended {
-            self.ended(myself, key, Some("ended while it moved into its branch"));
+            self.actor_ended(myself, key, Some("ended while it moved into its branch"));
         }
     }
 
-    /// A child ended. One that ended well is gone from the store, which is checked; one that failed lives again.
-    fn ended(&mut self, myself: &ActorRef<BranchMessage>, key: Key, failure: Option<&str>) {
+    /// Somebody below ended: the child's actor, its branch, or one that has been replaced long since.
+    fn child_ended(&mut self, myself: &ActorRef<BranchMessage>, key: Key, cell: &ActorCell, failure: Option<&str>) {
+        let Some(slot) = self.slots.get_mut(&key) else { return };
+        if is_actor(slot.actor.as_ref(), cell) {
+            slot.actor = None;
+            self.actor_ended(myself, key, failure);
+        } else if slot.branch.as_ref().is_some_and(|branch| branch.get_id() == cell.get_id()) {
+            slot.branch = None;
+            if let Some(failure) = failure {
+                tracing::error!(resource = %key, failure, "a supervisor failed; what it watched is started again");
+            }
+            self.rebear(myself, key, Duration::ZERO);
+        }
+    }
+
+    /// An actor ended. One that ended well is gone from the store, which is checked; one that failed lives again.
+    fn actor_ended(&mut self, myself: &ActorRef<BranchMessage>, key: Key, failure: Option<&str>) {
         // A resource that is gone has no node any more, and must not get one again.
         let node = self.environment.graph.node(key);
         if let Some(node) = &node {
             node.dead();
-        }
-        if let Some(slot) = self.slots.get_mut(&key) {
-            slot.actor = None;
-            slot.branch = None;
         }
         let wait = match failure {
             None => Duration::ZERO,
@@ -333,20 +389,26 @@ impl State {
         node.publish(Snapshot { phase: Phase::Quarantined, next_wake: None, ..last });
     }
 
-    /// Beside the mailbox: ends the pass that the dead actor left, waits, reads the record, and comes back.
-    fn rebear(&self, myself: &ActorRef<BranchMessage>, key: Key, wait: Duration) {
+    /// Beside the mailbox: ends the pass that the dead actor left, waits, reads the record, and comes back. The pass is
+    /// taken here and now: later it could be the next actor's.
+    fn rebear(&mut self, myself: &ActorRef<BranchMessage>, key: Key, wait: Duration) {
+        let slot = self.slots.entry(key).or_default();
+        if std::mem::replace(&mut slot.rebearing, true) {
+            return;
+        }
+        let left = self.environment.graph.node(key).and_then(|node| node.take_pass());
         let (environment, myself) = (Arc::clone(&self.environment), myself.clone());
         tasks::spawn("rebirth of an actor", async move {
-            if let Some(pass) = environment.graph.node(key).and_then(|node| node.take_pass()) {
+            if let Some(pass) = left {
                 pass.abort();
                 let _ = pass.await;
             }
             let mut wait = wait;
             loop {
                 tokio::time::sleep(wait).await;
-                match environment.store.get(key).await {
-                    Ok(record) => {
-                        let _ = myself.cast(BranchMessage::Reborn { key, record });
+                match family(&environment, key).await {
+                    Ok(family) => {
+                        let _ = myself.cast(BranchMessage::Reborn { key, family: family.map(Box::new) });
                         return;
                     }
                     Err(error) => {
@@ -358,37 +420,53 @@ impl State {
         });
     }
 
-    async fn reborn(&mut self, myself: &ActorRef<BranchMessage>, key: Key, record: Option<Arc<Record>>) {
-        let Some(slot) = self.slots.get(&key) else { return };
+    async fn reborn(&mut self, myself: &ActorRef<BranchMessage>, key: Key, family: Option<Box<Family>>) {
+        let Some(slot) = self.slots.get_mut(&key) else { return };
+        slot.rebearing = false;
+        let waiting = slot.waiting.take();
         if slot.actor.is_some() || slot.quarantined {
             return;
         }
-        let Some(record) = record else {
-            self.slots.remove(&key);
-            // The branch of a resource that is gone has nothing left to watch.
-            if self.key == Some(key) || (self.key.is_some_and(|own| own.kind != Kind::Region) && self.slots.is_empty())
-            {
-                myself.stop(None);
+        match (family, waiting) {
+            (Some(family), _) => self.plant(myself, *family).await,
+            (None, Some(successor)) => self.spawn(myself, successor).await,
+            (None, None) => {
+                // The branch of a resource that is gone has nothing left to watch, nor has one that is empty.
+                self.slots.remove(&key);
+                self.environment.graph.remove(key);
+                let is_resource = self.key.is_some_and(|own| own.kind != Kind::Region);
+                if is_resource && (self.key == Some(key) || self.slots.is_empty()) {
+                    myself.stop(None);
+                }
             }
-            return;
-        };
-        self.environment.graph.ensure(key).restarted();
-        self.spawn(myself, Planting { record, first_pass: FirstPass::Again }).await;
-        self.replant_children(myself, key).await;
+        }
     }
 
-    /// A branch that failed took its children with it: they are planted again from the store.
-    async fn replant_children(&self, myself: &ActorRef<BranchMessage>, key: Key) {
-        if self.key == Some(key) {
-            return;
+    /// Plants a child again, and with it, if its branch was lost, everything that stood in it.
+    async fn plant(&mut self, myself: &ActorRef<BranchMessage>, family: Family) {
+        let key = family.record.key;
+        let services = self.slots.get(&key).map(|slot| slot.services.clone()).unwrap_or_default();
+        if !services.is_empty() {
+            let _ = myself.cast(BranchMessage::EquipRegion { region: key, services });
         }
-        let (environment, myself) = (Arc::clone(&self.environment), myself.clone());
-        let Ok(children) = environment.store.children(key).await else { return };
-        for child in children {
-            if let Ok(Some(record)) = environment.store.get(child).await {
-                let planting = Planting { record, first_pass: FirstPass::Again };
-                let _ = myself.cast(BranchMessage::Place { path: vec![key], planting });
+        let first_pass = FirstPass::Now;
+        if kind::entry(key.kind).is_some() {
+            self.environment.graph.ensure(key).restarted();
+            let planting = Planting { record: family.record, first_pass };
+            match self.slots.get(&key).and_then(|slot| slot.branch.as_ref()) {
+                Some(branch) => {
+                    let _ = branch.cast(BranchMessage::Place { path: Vec::new(), planting });
+                }
+                None => self.spawn(myself, planting).await,
             }
+        }
+        // Those that live are only told. Their ways lead through the branch that is grown again for them.
+        let tree = Tree::new(self.environment.graph.clone(), myself.clone());
+        for record in family.children.into_iter().filter(|_| self.key != Some(key)) {
+            let mut path = tree.path(record.metadata.owner, record.metadata.placement.region);
+            let here = path.iter().position(|step| *step == key).map_or(path.len(), |here| here + 1);
+            path.truncate(here);
+            let _ = myself.cast(BranchMessage::Place { path, planting: Planting { record, first_pass } });
         }
     }
 
@@ -401,7 +479,7 @@ impl State {
             return;
         }
         slot.quarantined = false;
-        match slot.actor.take() {
+        match &slot.actor {
             // Its end is heard like any other, and the record is still there: it lives again.
             Some(actor) => actor.stop(None),
             None => self.rebear(myself, key, Duration::ZERO),
@@ -427,10 +505,10 @@ impl State {
             "a service ended; restarting it"
         );
         let wait = BACK_OFF_FIRST.saturating_mul(1 << slot.failures.min(16)).min(BACK_OFF_LONGEST);
-        let myself = myself.clone();
+        let (myself, service) = (myself.clone(), Arc::clone(&slot.service));
         tasks::spawn("restart of a service", async move {
             tokio::time::sleep(wait).await;
-            let _ = myself.cast(BranchMessage::ServiceReborn { index });
+            let _ = myself.cast(BranchMessage::ServiceReborn(service));
         });
     }
 

@@ -67,7 +67,8 @@ impl Clouds {
         let clock = ambient.clone();
         let keeper = move |region: RegionId| {
             std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
-            let (_, seed) = region.0.as_u64_pair();
+            // Drawn anew for a new cloud: one that handed out the ids of a lost one again would be taken for it.
+            let (_, seed) = clock.uuid().as_u64_pair();
             let path = folder.join(format!("{region}.journal"));
             let (cloud, journal) = Journal::open(&path, seed, clock.now()).map_err(|error| error.to_string())?;
             Ok(Arc::new(Mutex::new(Kept { cloud, journal: Some(journal) })))

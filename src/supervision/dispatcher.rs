@@ -95,14 +95,15 @@ impl Actor for Dispatcher {
                 Some(STORE_PATIENCE)
             }
         };
+        let delay = shared.environment.options.dispatch_delay;
         tasks::spawn("wait for the next commit", async move {
-            match patience {
-                Some(patience) => tokio::time::sleep(patience).await,
-                None => {
-                    if latest.changed().await.is_err() {
-                        return;
-                    }
-                }
+            if let Some(patience) = patience {
+                tokio::time::sleep(patience).await;
+            } else if latest.changed().await.is_err() {
+                return;
+            }
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
             }
             let _ = myself.cast(Pull);
         });

@@ -103,7 +103,11 @@ async fn a_configuration_is_read_again_when_asked_and_ignored_when_bad() {
         let url = format!("{}/api/v1/organizations/{}/regions", start.api_url, start.organization_id);
         let answer = reqwest::Client::new().get(url).bearer_auth(&start.token).send().await.expect("an answer");
         let list: serde_json::Value = answer.json().await.expect("json");
-        let name = |region: &serde_json::Value| region["metadata"]["name"].as_str().expect("a name").to_owned();
+        let name = |region: &serde_json::Value| {
+            let metadata = &region["metadata"];
+            let health = if metadata["healthStatus"] == "healthy" { "" } else { ", unavailable" };
+            format!("{}{health}", metadata["name"].as_str().expect("a name"))
+        };
         list.as_array().expect("a list").iter().map(name).collect::<Vec<_>>()
     };
     assert_eq!(names().await, ["one"]);
@@ -118,7 +122,7 @@ async fn a_configuration_is_read_again_when_asked_and_ignored_when_bad() {
     std::fs::write(&path, region(2, "two")).expect("writes");
     process.signal("HUP").await;
     process.said("read again").await;
-    assert_eq!(names().await, ["two"]);
+    assert_eq!(names().await, ["renamed, unavailable", "two"]);
     process.end().await;
 }
 

@@ -157,3 +157,26 @@ async fn a_corrupt_record_is_shown_and_all_others_converge() {
     let quarantined = life.store.quarantined().await.expect("reads");
     assert_eq!(quarantined.iter().map(|record| record.key.id).collect::<Vec<_>>(), [bad]);
 }
+#[tokio::test(start_paused = true)]
+async fn a_principal_that_fails_before_its_network_is_placed_leaves_one_actor_each() {
+    let (mut world, life, charges) = explosive(1000).await;
+    let id = create(&world, &life, "early", world.regions()[0]).await;
+    let identity = identity_of(&life, id).await;
+    tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    life.supervision.stop(std::time::Duration::from_secs(5)).await;
+    charges.store(1, Ordering::SeqCst);
+    let lit = Arc::clone(&charges);
+    let life = world.begin_life_with(|clouds| Arc::new(Explosive { clouds, charges: lit })).await;
+    let graph = life.supervision.environment().graph.clone();
+    provisioned(&life, id).await;
+    let before = graph.node(key(id)).and_then(|node| node.actor()).expect("alive");
+    charges.store(1, Ordering::SeqCst);
+    life.supervision.inspector().verb(identity, OperatorVerb::Reconcile).await.expect("wakes it");
+    eventually("settled again", async || {
+        charges.load(Ordering::SeqCst) == 0 && graph.node(identity).expect("known").snapshot().phase == Phase::Settled
+    })
+    .await;
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    let after = graph.node(key(id)).and_then(|node| node.actor()).expect("alive");
+    assert_eq!(before.get_id(), after.get_id(), "old actor is now {:?}", before.get_status());
+}

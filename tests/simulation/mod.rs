@@ -49,6 +49,8 @@ fn run(seed: u64, target: Option<&str>) -> Result<Summary, String> {
     let mut random = fastrand::Rng::with_seed(seed);
     let mode = if seed.is_multiple_of(2) { Mode::Atomic } else { Mode::Saga };
     let mut world = World::new(seed, mode);
+    // In two histories of three, actors hear late of what was committed.
+    world.options.dispatch_delay = std::time::Duration::from_millis(seed % 3 * 15);
     let mut ledger = Ledger::default();
     let mut crashes = 0;
     // When each crash is armed, counted in operations.

@@ -15,10 +15,12 @@ use super::access::{permitted, visible_region};
 use super::error::{ApiError, ErrorBody};
 use super::extract::{Authenticated, PathElements};
 use super::openapi::CommonErrors;
-use super::wire::ReadMetadata;
+use super::wire::{ReadMetadata, StatusDetail};
 use super::{Shared, list};
 use crate::identity::acl::{Endpoint, Operation, Scope};
+use crate::model::condition::Reason;
 use crate::model::ids::{Kind, OrganizationId, RegionId};
+use crate::model::projection::HealthStatus;
 use crate::model::record::Record;
 use crate::model::region::{Region, RegionType};
 use crate::providers::ProviderError;
@@ -69,16 +71,23 @@ async fn list_regions(
     list::streamed(Arc::clone(&api.store), Filter::of(Kind::Region), show).await
 }
 
-/// A region that is private to others, or can no longer be used, is not there.
+/// A region that is private to others is not there. One that is no longer configured is shown as unavailable: its
+/// resources still name it.
 fn region_shown(record: &Record, organization: OrganizationId) -> Option<RegionRead> {
     let opened = record.open::<Region>().inspect_err(|error| tracing::error!(%error, "left out of a list"));
     let spec = opened.ok()?.spec;
-    if spec.withdrawn || !spec.is_visible_to(organization) {
+    if !spec.is_visible_to(organization) {
         return None;
+    }
+    let mut metadata = ReadMetadata::of_static(record);
+    if spec.withdrawn {
+        metadata.health_status = HealthStatus::Error;
+        metadata.health_status_detail =
+            Some(StatusDetail { reason: Reason::Unknown, message: "the region is unavailable".to_owned() });
     }
     let features = WireFeatures { physical_networks: spec.has_physical_networks() };
     let spec = WireRegionSpec { region_type: spec.region_type(), features };
-    Some(RegionRead { metadata: ReadMetadata::of_static(record), spec })
+    Some(RegionRead { metadata, spec })
 }
 
 #[derive(Serialize, ToSchema)]

@@ -4,7 +4,8 @@
 //! and never end on a busy one. In WAL mode the snapshot stops nobody. A copy gets its name only once it is whole and
 //! synced, so that a file with the right name is a good backup.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use rusqlite::backup::{Backup, StepResult};
@@ -81,6 +82,9 @@ fn copy_database(from: &Path, to: &Path) -> Result<(), BackupError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let source = Connection::open_with_flags(from, flags).map_err(failed)?;
     check_is_ours(&source, from)?;
+    // It holds hashes of tokens and sealed secrets: its owner's alone, wherever it is put.
+    let private = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
+    private.map_err(|source| BackupError::File { path: to.to_owned(), source })?;
     let mut target = Connection::open(to).map_err(failed)?;
     let step = Backup::new(&source, &mut target).and_then(|backup| backup.step(-1)).map_err(failed)?;
     if step != StepResult::Done {

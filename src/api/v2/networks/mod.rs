@@ -15,7 +15,7 @@ use utoipa_axum::routes;
 
 use crate::api::access::{endpoint_of, existing_project, permitted, readable, scope_of, visible_region};
 use crate::api::context::Trail;
-use crate::api::error::{ApiError, ErrorBody, deleting_text};
+use crate::api::error::{ApiError, ErrorBody, Failure, deleting_text};
 use crate::api::extract::{Authenticated, JsonBody, PathElements, QueryElements};
 use crate::api::openapi::{BodyErrors, CommonErrors};
 use crate::api::wire::{has_tags, tag_filter};
@@ -39,6 +39,10 @@ const UPDATE_TRIES_MAX: usize = 16;
 
 /// How many users of a network a refusal names: enough to know where to look, not a list to page through.
 const HOLDERS_NAMED_MAX: usize = 3;
+
+/// How many others may refer to one network. Each is a row that a refused deletion reads; more than this is a client
+/// that forgets to take its references back.
+const REFERENCES_MAX: usize = 1024;
 
 pub fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new()
@@ -291,6 +295,9 @@ async fn add_reference(
     let (network, holder) = reference_of(&path)?;
     trail.resource(network.key());
     resolved(&api, &caller, &trail, network, (Endpoint::NetworksV2References, Operation::Create)).await?;
+    if api.store.references(network.key()).await?.len() >= REFERENCES_MAX {
+        return Err(ApiError::new(Failure::Forbidden, "the network has as many references as it may have"));
+    }
     let batch = Batch::of(vec![Write::AddReference { target: network.key(), holder }]);
     api.store.commit(batch.provided(Precondition::Live(network.key()))).await?;
     Ok(StatusCode::CREATED)
@@ -322,5 +329,11 @@ fn reference_of(path: &PathElements) -> Result<(NetworkId, Holder), ApiError> {
     let reference = path.text("reference")?;
     let text = path.text("id").map_or_else(|_| reference.to_owned(), |id| format!("{reference}/{id}"));
     let holder = text.parse().map_err(|error| ApiError::invalid(format!("invalid path/query element: {error}")))?;
+    if matches!(holder, Holder::Resource(_)) {
+        // What our own resources refer to follows from what they are; a client could only contradict it.
+        return Err(ApiError::invalid(
+            "invalid path/query element: this kind's references are kept by the service itself",
+        ));
+    }
     Ok((network, holder))
 }

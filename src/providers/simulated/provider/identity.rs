@@ -92,7 +92,7 @@ impl Session<'_> {
             credentials.extend(self.find(ObjectKind::Credential, Criteria::inside(user.id.clone())).await?.fact);
         }
         if let Some(recorded) = &detail.credential {
-            self.add_known(ObjectKind::Credential, &ObjectId(recorded.id.clone()), &mut credentials).await?;
+            self.add_known(ObjectKind::Credential, &ObjectId(recorded.id.clone()), marks, &mut credentials).await?;
         }
         Ok(View { sequence: projects.sequence, projects: projects.fact, users, credentials })
     }

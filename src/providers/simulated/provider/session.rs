@@ -109,7 +109,7 @@ impl Session<'_> {
         let mut found = self.find(kind, Criteria::marked(marks.id)).await?;
         found.fact.retain(|object| object.marks == Some(marks));
         if let Some(known) = known {
-            self.add_known(kind, known, &mut found.fact).await?;
+            self.add_known(kind, known, marks, &mut found.fact).await?;
         }
         if found.fact.len() > 1 {
             found.fact = self.still_there(found.fact).await?;
@@ -130,10 +130,13 @@ impl Session<'_> {
         &self,
         kind: ObjectKind,
         known: &ObjectId,
+        marks: Marks,
         found: &mut Vec<CloudObject>,
     ) -> ProviderResult<()> {
         if found.iter().all(|object| object.id != *known) {
-            found.extend(self.get(kind, known).await?);
+            let there = self.get(kind, known).await?;
+            // A record can be of another cloud than this one, as after a restore: the id alone proves nothing.
+            found.extend(there.filter(|object| object.marks == Some(marks)));
         }
         Ok(())
     }
