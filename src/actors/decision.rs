@@ -407,6 +407,13 @@ mod tests {
     }
 
     #[test]
+    fn a_deletion_that_the_cloud_refuses_is_tried_again_and_never_parked() {
+        let refused = Results::from([(CallName::DeleteIdentity, Err(ProviderError::Rejected(String::new())))]);
+        let next = decided(&making(), &record(true), &refused, (&[], &[]));
+        assert!(matches!(next, Decision::Conclude(Outcome::Retry { .. })), "{next:?}");
+    }
+
+    #[test]
     fn a_paused_resource_is_left_alone_unless_it_is_being_deleted() {
         let mut paused = record(false);
         paused.metadata.paused = true;

@@ -39,7 +39,8 @@ async fn a_referenced_network_is_in_use_until_every_reference_is_gone() {
 async fn a_malformed_reference_or_an_unknown_network_is_refused() {
     let world = World::start().await;
     let path = network_path(&world.create(&world.network_body("net")).await);
-    for reference in ["unikorn", "a.b.c%2Fnot-a-uuid", "a.b.c/not-a-uuid", "%FF"] {
+    let ours = "networks.region.unikorn-cloud.org%2F00000000-0000-4000-8000-000000000001";
+    for reference in ["unikorn", "a.b.c%2Fnot-a-uuid", "a.b.c/not-a-uuid", "%FF", ours] {
         for method in [Method::PUT, Method::DELETE] {
             let response = world.request(method, &format!("{path}/references/{reference}")).send().await;
             let response = response.expect("an answer");

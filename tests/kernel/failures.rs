@@ -180,3 +180,27 @@ async fn a_principal_that_fails_before_its_network_is_placed_leaves_one_actor_ea
     let after = graph.node(key(id)).and_then(|node| node.actor()).expect("alive");
     assert_eq!(before.get_id(), after.get_id(), "old actor is now {:?}", before.get_status());
 }
+
+#[tokio::test(start_paused = true)]
+async fn restarts_upon_restarts_leave_every_actor_alive_and_able() {
+    let (world, life, _) = explosive(0).await;
+    let graph = life.supervision.environment().graph.clone();
+    let inspector = life.supervision.inspector();
+    let mut ids = Vec::new();
+    for number in 0..5 {
+        ids.push(create(&world, &life, &format!("n{number}"), world.regions()[0]).await);
+    }
+    for round in 0..60_u64 {
+        for node in graph.nodes() {
+            inspector.verb(node.key(), OperatorVerb::Restart).await.expect("restarts");
+            let _ = inspector.verb(node.key(), OperatorVerb::Reconcile).await;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(round % 7)).await;
+    }
+    for id in &ids {
+        provisioned(&life, *id).await;
+        let (status, _) = life.request("DELETE", &format!("/api/v2/networks/{id}"), None).await;
+        assert_eq!(status, axum::http::StatusCode::ACCEPTED);
+    }
+    eventually("all are gone", async || graph.nodes().is_empty()).await;
+}
