@@ -115,7 +115,7 @@ pub fn group_commit(before: &Path, after: &Path, writers: usize, total: usize) -
     };
     let (old_identity, old_network) = (ids("identity"), ids("network"));
     for (name, value) in
-        [("synchronous", "full"), ("temp_store", "memory"), ("cache_size", "-65536"), ("wal_autocheckpoint", "4096")]
+        [("synchronous", "full"), ("temp_store", "memory"), ("cache_size", "-65536"), ("wal_autocheckpoint", "16384")]
     {
         connection.pragma_update(None, name, value).unwrap();
     }

@@ -143,7 +143,7 @@ async fn a_write_ahead_log_cut_anywhere_opens_to_whole_batches() {
     drop(store);
 
     let header = 32;
-    let frame = 24 + 16 * 1024;
+    let frame = 24 + 4 * 1024;
     let mut seen = BTreeSet::new();
     for end in (header..=log.len()).step_by(frame).flat_map(|end| [end, end + frame / 2]) {
         let cut = Folder::new();

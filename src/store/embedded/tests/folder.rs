@@ -91,7 +91,7 @@ fn an_empty_file_is_a_new_database() {
     let database = Connection::open(folder.path().join(DATABASE_FILE)).expect("opens");
     let pragma = |name| database.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).expect("readable");
     assert_eq!(pragma("user_version"), i64::try_from(MIGRATIONS.len()).expect("few"));
-    assert_eq!(pragma("page_size"), 16 * 1024);
+    assert_eq!(pragma("page_size"), 4 * 1024);
 }
 
 #[tokio::test]
