@@ -218,7 +218,7 @@ const fn service(call: &Call) -> Service {
 
 /// The cloud speaks another language than we do: different versions, or somebody else's server.
 pub(super) fn unexpected() -> ProviderError {
-    ProviderError::Inconsistent("the cloud answered something else than was asked".to_owned())
+    ProviderError::Unavailable("the cloud answered something else than was asked".to_owned())
 }
 
 impl From<CloudError> for ProviderError {
