@@ -330,12 +330,12 @@ impl State {
     fn own(&mut self, myself: &ActorRef<BranchMessage>, actor: ActorCell) {
         let Some(key) = self.key else { return };
         // It may have ended on its way here, when nobody was told.
-        let ended = matches!(actor.get_status(), ActorStatus::Stopping | ActorStatus::Stopped);
-        self.ids.insert(actor.get_id(), key);
-        self.slots.insert(key, Slot { actor: Some(actor), ..Slot::default() });
-        if ended {
+        if matches!(actor.get_status(), ActorStatus::Stopping | ActorStatus::Stopped) {
             self.actor_ended(myself, key, Some("ended while it moved into its branch"));
+            return;
         }
+        self.ids.insert(actor.get_id(), key);
+        self.slots.entry(key).or_default().actor = Some(actor);
     }
 
     /// Somebody below ended: the child's actor, its branch, or one that has been replaced long since.
