@@ -63,8 +63,17 @@ fn sees(caller: &Caller, organization: OrganizationId, region: &RegionSpec) -> b
 pub const fn endpoint_of(kind: Kind) -> Option<Endpoint> {
     match kind {
         Kind::Region => Some(Endpoint::Regions),
-        Kind::Network => Some(Endpoint::NetworksV2),
+        Kind::Organization => Some(Endpoint::Organizations),
+        Kind::Project => Some(Endpoint::Projects),
+        Kind::Group => Some(Endpoint::Groups),
+        Kind::User => Some(Endpoint::Users),
+        Kind::ServiceAccount => Some(Endpoint::ServiceAccounts),
+        Kind::Allocation => Some(Endpoint::Allocations),
         Kind::Identity => Some(Endpoint::Identities),
-        Kind::Organization | Kind::Project | Kind::Token | Kind::Operation => None,
+        Kind::Network => Some(Endpoint::NetworksV2),
+        Kind::SecurityGroup => Some(Endpoint::SecurityGroupsV2),
+        Kind::SshCertificateAuthority => Some(Endpoint::SshCertificateAuthoritiesV2),
+        Kind::Server => Some(Endpoint::Servers),
+        Kind::Token | Kind::Operation => None,
     }
 }

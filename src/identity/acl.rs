@@ -12,36 +12,82 @@ use crate::model::token::Role;
 /// What is protected, by the names that role catalogues use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Endpoint {
+    Organizations,
+    Roles,
+    Users,
+    Groups,
+    ServiceAccounts,
+    Projects,
+    ProjectReferences,
+    Quotas,
+    Allocations,
     Regions,
     RegionDetail,
+    Flavors,
+    Images,
     ExternalNetworks,
     Identities,
     NetworksV2,
     NetworksV2References,
+    SecurityGroupsV2,
+    SshCertificateAuthoritiesV2,
+    Servers,
+    /// Private keys and console sessions.
+    ServerSecrets,
     /// The operator's surface.
     Admin,
 }
 
 impl Endpoint {
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 22] = [
+        Self::Organizations,
+        Self::Roles,
+        Self::Users,
+        Self::Groups,
+        Self::ServiceAccounts,
+        Self::Projects,
+        Self::ProjectReferences,
+        Self::Quotas,
+        Self::Allocations,
         Self::Regions,
         Self::RegionDetail,
+        Self::Flavors,
+        Self::Images,
         Self::ExternalNetworks,
         Self::Identities,
         Self::NetworksV2,
         Self::NetworksV2References,
+        Self::SecurityGroupsV2,
+        Self::SshCertificateAuthoritiesV2,
+        Self::Servers,
+        Self::ServerSecrets,
         Self::Admin,
     ];
 
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
+            Self::Organizations => "identity:organizations",
+            Self::Roles => "identity:roles",
+            Self::Users => "identity:users",
+            Self::Groups => "identity:groups",
+            Self::ServiceAccounts => "identity:serviceaccounts",
+            Self::Projects => "identity:projects",
+            Self::ProjectReferences => "identity:projects/references",
+            Self::Quotas => "identity:quotas",
+            Self::Allocations => "identity:allocations",
             Self::Regions => "region:regions",
             Self::RegionDetail => "region:regions/detail",
+            Self::Flavors => "region:flavors",
+            Self::Images => "region:images",
             Self::ExternalNetworks => "region:externalnetworks",
             Self::Identities => "region:identities",
             Self::NetworksV2 => "region:networks:v2",
             Self::NetworksV2References => "region:networks:v2/references",
+            Self::SecurityGroupsV2 => "region:securitygroups:v2",
+            Self::SshCertificateAuthoritiesV2 => "region:sshcertificateauthorities:v2",
+            Self::Servers => "region:servers",
+            Self::ServerSecrets => "region:servers/secrets",
             Self::Admin => "regent:admin",
         }
     }

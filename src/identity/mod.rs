@@ -10,6 +10,9 @@ use async_trait::async_trait;
 
 use acl::{Acl, Endpoint, Operation, Scope};
 
+use crate::model::ids::{OrganizationId, ProjectId};
+use crate::model::metadata::Principal;
+
 /// Who is asking, and what they may do.
 #[derive(Clone, Debug)]
 pub struct Caller {
@@ -27,6 +30,12 @@ impl Caller {
     #[must_use]
     pub fn allows(&self, endpoint: Endpoint, operation: Operation, scope: Scope) -> bool {
         self.acl.allows(endpoint, operation, scope)
+    }
+
+    /// On whose behalf something that is made in this project exists, and so who is charged for it.
+    #[must_use]
+    pub fn principal(&self, organization: OrganizationId, project: ProjectId) -> Principal {
+        Principal { organization: Some(organization), project: Some(project), actor: self.subject.clone() }
     }
 
     #[must_use]

@@ -16,15 +16,36 @@ pub enum Kind {
     Region,
     Organization,
     Project,
+    Group,
+    User,
+    ServiceAccount,
+    Allocation,
     Token,
     Identity,
     Network,
+    SecurityGroup,
+    SshCertificateAuthority,
+    Server,
     Operation,
 }
 
 impl Kind {
-    pub const ALL: [Self; 7] =
-        [Self::Region, Self::Organization, Self::Project, Self::Token, Self::Identity, Self::Network, Self::Operation];
+    pub const ALL: [Self; 14] = [
+        Self::Region,
+        Self::Organization,
+        Self::Project,
+        Self::Group,
+        Self::User,
+        Self::ServiceAccount,
+        Self::Allocation,
+        Self::Token,
+        Self::Identity,
+        Self::Network,
+        Self::SecurityGroup,
+        Self::SshCertificateAuthority,
+        Self::Server,
+        Self::Operation,
+    ];
 
     /// The word used in URLs of the admin surface, in logs and in the store.
     #[must_use]
@@ -33,9 +54,16 @@ impl Kind {
             Self::Region => "region",
             Self::Organization => "organization",
             Self::Project => "project",
+            Self::Group => "group",
+            Self::User => "user",
+            Self::ServiceAccount => "service-account",
+            Self::Allocation => "allocation",
             Self::Token => "token",
             Self::Identity => "identity",
             Self::Network => "network",
+            Self::SecurityGroup => "security-group",
+            Self::SshCertificateAuthority => "ssh-certificate-authority",
+            Self::Server => "server",
             Self::Operation => "operation",
         }
     }
@@ -47,9 +75,16 @@ impl Kind {
             Self::Region => "Region",
             Self::Organization => "Organization",
             Self::Project => "Project",
+            Self::Group => "Group",
+            Self::User => "User",
+            Self::ServiceAccount => "Service account",
+            Self::Allocation => "Allocation",
             Self::Token => "Token",
             Self::Identity => "Identity",
             Self::Network => "Network",
+            Self::SecurityGroup => "Security group",
+            Self::SshCertificateAuthority => "SSH certificate authority",
+            Self::Server => "Server",
             Self::Operation => "Operation",
         }
     }
@@ -61,9 +96,16 @@ impl Kind {
             Self::Region => "regions.region.unikorn-cloud.org",
             Self::Organization => "organizations.identity.unikorn-cloud.org",
             Self::Project => "projects.identity.unikorn-cloud.org",
+            Self::Group => "groups.identity.unikorn-cloud.org",
+            Self::User => "users.identity.unikorn-cloud.org",
+            Self::ServiceAccount => "serviceaccounts.identity.unikorn-cloud.org",
+            Self::Allocation => "allocations.identity.unikorn-cloud.org",
             Self::Token => "tokens.regent.dev",
             Self::Identity => "identities.region.unikorn-cloud.org",
             Self::Network => "networks.region.unikorn-cloud.org",
+            Self::SecurityGroup => "securitygroups.region.unikorn-cloud.org",
+            Self::SshCertificateAuthority => "sshcertificateauthorities.region.unikorn-cloud.org",
+            Self::Server => "servers.region.unikorn-cloud.org",
             Self::Operation => "operations.regent.dev",
         }
     }
@@ -77,7 +119,7 @@ impl fmt::Display for Kind {
 
 /// The text was not a kind's word.
 #[derive(Debug, thiserror::Error)]
-#[error("unknown kind; expected one of region, organization, project, token, identity, network, operation")]
+#[error("unknown kind; the kinds are named in the singular, as in security-group")]
 pub struct UnknownKind;
 
 impl FromStr for Kind {
@@ -158,10 +200,17 @@ typed_ids! {
     RegionId => Region;
     OrganizationId => Organization;
     ProjectId => Project;
+    GroupId => Group;
+    UserId => User;
+    ServiceAccountId => ServiceAccount;
+    AllocationId => Allocation;
     TokenId => Token;
     /// A service principal in a cloud; hidden behind each v2 network.
     IdentityId => Identity;
     NetworkId => Network;
+    SecurityGroupId => SecurityGroup;
+    SshCertificateAuthorityId => SshCertificateAuthority;
+    ServerId => Server;
     OperationId => Operation;
 }
 
@@ -189,6 +238,42 @@ provider_ids! {
     ProviderSubnetId;
     ProviderRouterId;
     ProviderExternalNetworkId;
+    ProviderSecurityGroupId;
+    ProviderPortId;
+    ProviderFloatingIpId;
+    ProviderServerId;
+}
+
+macro_rules! catalogue_ids {
+    ($($(#[$doc:meta])* $name:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub Uuid);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(formatter)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = uuid::Error;
+
+            fn from_str(text: &str) -> Result<Self, uuid::Error> {
+                parse_uuid(text).map(Self)
+            }
+        }
+    )*};
+}
+
+// Ids of what a cloud offers and nobody here creates: they have no record and so no key.
+catalogue_ids! {
+    /// A machine type.
+    FlavorId;
+    ImageId;
+    /// A role of the catalogue.
+    RoleId;
 }
 
 #[cfg(test)]
