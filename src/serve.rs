@@ -32,14 +32,11 @@ use crate::config::regions::{RegionsError, apply};
 use crate::config::{Configuration, ConfigurationError};
 use crate::identity::embedded::EmbeddedIdentity;
 use crate::model::ambient::Ambient;
-use crate::model::identity::IdentityDetail;
 use crate::model::ids::{OrganizationId, RegionId};
-use crate::model::network::VlanId;
-use crate::model::sealed::{SealError, Sealed};
 use crate::providers::types::ExternalNetwork;
-use crate::providers::{CallContext, Ledger, ProviderError};
+use crate::providers::{CallContext, NothingToNote, ProviderError};
+use crate::store::Store;
 use crate::store::embedded::EmbeddedStore;
-use crate::store::{Store, StoreError};
 use crate::supervision::clouds::Clouds;
 use crate::supervision::{STOP_PATIENCE, StartError, Supervision};
 
@@ -323,21 +320,5 @@ impl ExternalNetworks for EquippedClouds {
             ledger: &NothingToNote,
         };
         provider.external_networks(&context).await
-    }
-}
-
-/// A read notes nothing; a provider that tries is told that it cannot.
-struct NothingToNote;
-
-#[async_trait]
-impl Ledger for NothingToNote {
-    async fn note_identity(&self, _detail: &IdentityDetail) -> Result<(), StoreError> {
-        Err(StoreError::Unavailable("a read has no record".to_owned()))
-    }
-    async fn claim_vlan(&self, _ranges: &[(u16, u16)]) -> Result<VlanId, StoreError> {
-        Err(StoreError::Unavailable("a read has no record".to_owned()))
-    }
-    fn seal(&self, _secret: &str) -> Result<Sealed<String>, SealError> {
-        Err(SealError)
     }
 }

@@ -31,6 +31,9 @@ pub trait Behaviour: ResourceKind + Sized {
         None
     }
 
+    /// Does a monitor look at it in bulk?
+    const IS_MONITORED: bool = false;
+
     /// A hidden owner that is to go once this resource has gone.
     fn followed_by(_resource: &Resource<Self>) -> Option<Key> {
         None
@@ -54,6 +57,7 @@ pub struct KindEntry {
     pub is_realised: fn(&Record) -> bool,
     pub fingerprint: fn(&Record) -> Option<u64>,
     pub followed_by: fn(&Record) -> Result<Option<Key>, CorruptRecord>,
+    pub is_monitored: bool,
     pub upgrade: fn(u32, &mut Metadata),
     pub initialise: for<'a> fn(&'a dyn Store) -> BoxFuture<'a, Result<(), StoreError>>,
 }
@@ -82,6 +86,7 @@ impl KindEntry {
             is_realised: |record| record.detail.read::<K::Detail>().is_ok_and(|detail| K::is_realised(&detail)),
             fingerprint: |record| record.detail.read::<K::Detail>().ok().and_then(|detail| K::fingerprint(&detail)),
             followed_by: |record| Ok(K::followed_by(&record.open::<K>()?)),
+            is_monitored: K::IS_MONITORED,
             upgrade: K::upgrade,
             initialise: K::initialise,
         }

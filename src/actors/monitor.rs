@@ -9,26 +9,19 @@
 //! The monitor speeds things up and finds what changed behind our back. Nothing depends on it: with the monitor
 //! stopped everything still converges.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
-use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Environment, tasks};
+use super::{Environment, kind, tasks};
 use crate::graph::message::{Message, Observation, Sighting};
-use crate::model::identity::IdentityDetail;
-use crate::model::ids::{Key, Kind, NetworkId, OrganizationId, RegionId};
-use crate::model::network::VlanId;
-use crate::model::sealed::{SealError, Sealed};
-use crate::providers::call::Fact;
-use crate::providers::{CallContext, Ledger, ListedNetwork, Observed, ProviderError, Sequence};
-use crate::store::StoreError;
+use crate::model::ids::{Key, Kind, OrganizationId, RegionId};
+use crate::providers::{CallContext, Listed, NothingToNote, ProviderError, Sequence};
 
 /// How soon a look at everything that failed is tried again: much sooner than the next one is due, because nothing has
 /// been seen, but not at once, because the cloud has just failed.
@@ -71,19 +64,21 @@ pub enum MonitorMessage {
     /// Time to look.
     Poll,
     /// A look has ended, beside the mailbox.
-    Looked(Box<Looked>),
+    Looked(Looked),
 }
 
-/// What a look saw.
+/// What became of a look.
+#[derive(Clone, Copy)]
 pub struct Looked {
-    scope: Scope,
-    listing: Result<(Sequence, Vec<ListedNetwork>), ProviderError>,
+    at_everything: bool,
+    failed: bool,
 }
 
-/// How far a look reached.
+/// How far a look reaches.
 enum Scope {
     Everything,
-    Only(Vec<NetworkId>),
+    /// Of each kind, these.
+    Only(BTreeMap<Kind, Vec<Uuid>>),
 }
 
 pub struct State {
@@ -112,7 +107,9 @@ impl Actor for Monitor {
         match message {
             MonitorMessage::Poll => state.poll(&myself),
             MonitorMessage::Looked(looked) => {
-                state.tell(&looked);
+                if looked.failed && looked.at_everything {
+                    state.since_full = state.full_every().saturating_sub(TICKS_AFTER_FAILURE);
+                }
                 schedule(&myself, state.environment.options.poll_pending);
             }
         }
@@ -131,17 +128,18 @@ fn schedule(myself: &ActorRef<MonitorMessage>, after: std::time::Duration) {
 impl State {
     /// Looks at everything when it is time, otherwise at what is pending, otherwise not at all.
     fn poll(&mut self, myself: &ActorRef<MonitorMessage>) {
-        let options = &self.environment.options;
         self.since_full += 1;
         let scope = if self.since_full >= self.full_every() {
             self.since_full = 0;
             Scope::Everything
         } else {
-            let pending = self.environment.graph.awaiting_cloud(self.region, PENDING_MAX);
-            let networks = pending.into_iter().filter(|key| key.kind == Kind::Network);
-            let pending = networks.map(|key| NetworkId(key.id)).collect::<Vec<_>>();
+            let mut pending = BTreeMap::<Kind, Vec<Uuid>>::new();
+            for key in self.environment.graph.awaiting_cloud(self.region, PENDING_MAX) {
+                pending.entry(key.kind).or_default().push(key.id);
+            }
+            pending.retain(|kind, _| kind::entry(*kind).is_some_and(|entry| entry.is_monitored));
             if pending.is_empty() {
-                schedule(myself, options.poll_pending);
+                schedule(myself, self.environment.options.poll_pending);
                 return;
             }
             Scope::Only(pending)
@@ -150,9 +148,8 @@ impl State {
         tasks::spawn("a monitor's look", async move {
             let looked = AssertUnwindSafe(look(&environment, region, &scope)).catch_unwind().await;
             // The next look is scheduled by the end of this one, so it must have one.
-            let panicked = || Err(ProviderError::Unavailable("the look panicked".to_owned()));
-            let listing = looked.unwrap_or_else(|_| panicked());
-            let _ = myself.cast(MonitorMessage::Looked(Box::new(Looked { scope, listing })));
+            let looked = Looked { at_everything: matches!(scope, Scope::Everything), failed: looked.unwrap_or(true) };
+            let _ = myself.cast(MonitorMessage::Looked(looked));
         });
     }
 
@@ -162,96 +159,92 @@ impl State {
         let ticks = options.poll_settled.as_nanos() / options.poll_pending.as_nanos().max(1);
         u32::try_from(ticks).unwrap_or(u32::MAX).max(1)
     }
-
-    /// Tells actors what differs. A look that failed tells nothing: absence must be seen, not assumed.
-    fn tell(&mut self, looked: &Looked) {
-        let (sequence, listed) = match &looked.listing {
-            Ok(listing) => listing,
-            Err(error) => {
-                metrics::counter!("regent_monitor_failures_total", "region" => self.region.to_string()).increment(1);
-                tracing::warn!(region = %self.region, %error, "the monitor could not look at the cloud");
-                if matches!(looked.scope, Scope::Everything) {
-                    self.since_full = self.full_every().saturating_sub(TICKS_AFTER_FAILURE);
-                }
-                return;
-            }
-        };
-        let graph = &self.environment.graph;
-        let mut present = BTreeSet::new();
-        for network in listed {
-            present.insert(network.id);
-            let Some(node) = graph.node(network.id.key()) else { continue };
-            let known = node.snapshot();
-            // Compared with what its actor has on record, not with what was seen last: what changes away and back
-            // between two looks would seem not to have changed at all.
-            let same = known.fingerprint == network.fact.detail.fingerprint && network.fact.trouble.is_none();
-            if known.incarnation == Some(network.incarnation) && known.realised && !same {
-                let fact = Fact::Network(Observed { sequence: *sequence, fact: network.fact.clone() });
-                let observation = Observation { sequence: *sequence, sighting: Sighting::Present(fact) };
-                graph.send(network.id.key(), Message::Observed(observation));
-            }
-        }
-        let expected: Vec<Key> = match &looked.scope {
-            Scope::Only(ids) => ids.iter().map(|id| id.key()).collect(),
-            Scope::Everything => {
-                let members = graph.of_region(self.region);
-                let networks = members.iter().filter(|member| member.key.kind == Kind::Network && member.realised);
-                networks.map(|member| member.key).collect()
-            }
-        };
-        for key in expected.into_iter().filter(|key| !present.contains(&NetworkId(key.id))) {
-            let observation = Observation { sequence: *sequence, sighting: Sighting::Absent };
-            graph.send(key, Message::Observed(observation));
-        }
-    }
 }
 
-async fn look(
+/// Looks and tells actors what differs; tells whether anything could not be looked at. What could not be tells
+/// nothing: absence must be seen, not assumed.
+async fn look(environment: &Environment, region: RegionId, scope: &Scope) -> bool {
+    // Taken before the look begins: what is made while it goes on is not missed by it.
+    let expected = match scope {
+        Scope::Only(ids) => {
+            let mut expected = BTreeMap::<Kind, Vec<Key>>::new();
+            for (kind, ids) in ids {
+                expected.insert(*kind, ids.iter().map(|id| Key::new(*kind, *id)).collect());
+            }
+            expected
+        }
+        Scope::Everything => {
+            let mut expected = kind::all().filter(|entry| entry.is_monitored).map(|entry| (entry.kind, Vec::new()));
+            let mut expected = expected.by_ref().collect::<BTreeMap<Kind, Vec<Key>>>();
+            for member in environment.graph.of_region(region).into_iter().filter(|member| member.realised) {
+                if let Some(keys) = expected.get_mut(&member.key.kind) {
+                    keys.push(member.key);
+                }
+            }
+            expected
+        }
+    };
+    let mut failed = false;
+    for (kind, expected) in expected {
+        let only = match scope {
+            Scope::Everything => None,
+            Scope::Only(ids) => ids.get(&kind).map(Vec::as_slice),
+        };
+        match look_at_kind(environment, region, kind, only).await {
+            Err(error) => {
+                failed = true;
+                metrics::counter!("regent_monitor_failures_total", "region" => region.to_string()).increment(1);
+                tracing::warn!(%region, %kind, %error, "the monitor could not look at the cloud");
+            }
+            Ok((sequence, present)) => {
+                for key in expected.into_iter().filter(|key| !present.contains(&key.id)) {
+                    let observation = Observation { sequence, sighting: Sighting::Absent };
+                    environment.graph.send(key, Message::Observed(observation));
+                }
+            }
+        }
+    }
+    failed
+}
+
+/// Reads everything of a kind, page by page; tells what differs, and returns what is there.
+async fn look_at_kind(
     environment: &Environment,
     region: RegionId,
-    scope: &Scope,
-) -> Result<(Sequence, Vec<ListedNetwork>), ProviderError> {
+    kind: Kind,
+    only: Option<&[Uuid]>,
+) -> Result<(Sequence, BTreeSet<Uuid>), ProviderError> {
     let provider =
         environment.clouds.get(region).ok_or_else(|| ProviderError::Unavailable("not configured".to_owned()))?;
-    let context =
-        CallContext { tenant: OrganizationId(Uuid::nil()), cancelled: CancellationToken::new(), ledger: &NoLedger };
-    let only = match scope {
-        Scope::Everything => None,
-        Scope::Only(ids) => Some(ids.as_slice()),
-    };
-    let mut all = Vec::new();
+    let tenant = OrganizationId(Uuid::nil());
+    let context = CallContext { tenant, cancelled: environment.stopping.child_token(), ledger: &NothingToNote };
+    let mut present = BTreeSet::new();
     let mut first: Option<Sequence> = None;
     let mut after = None;
     loop {
-        let page = provider.list_networks(&context, only, after.as_deref()).await?;
+        let page = provider.list(&context, kind, only, after.as_deref()).await?;
         // The oldest page speaks for all: what was seen since then is newer.
         first = first.or(Some(page.sequence));
-        all.extend(page.fact.items);
+        for listed in page.fact.items {
+            present.insert(listed.key.id);
+            tell(environment, listed);
+        }
         after = page.fact.next;
         if after.is_none() {
-            return Ok((first.unwrap_or_default(), all));
+            return Ok((first.unwrap_or_default(), present));
         }
     }
 }
 
-/// A monitor changes nothing and so has nothing to note.
-struct NoLedger;
-
-fn read_only() -> StoreError {
-    StoreError::Unavailable("a monitor notes nothing".to_owned())
-}
-
-#[async_trait]
-impl Ledger for NoLedger {
-    async fn note_identity(&self, _detail: &IdentityDetail) -> Result<(), StoreError> {
-        Err(read_only())
-    }
-
-    async fn claim_vlan(&self, _ranges: &[(u16, u16)]) -> Result<VlanId, StoreError> {
-        Err(read_only())
-    }
-
-    fn seal(&self, _secret: &str) -> Result<Sealed<String>, SealError> {
-        Err(SealError)
+/// Compared with what its actor has on record, not with what was seen last: what changes away and back between two
+/// looks would seem not to have changed at all.
+fn tell(environment: &Environment, listed: Listed) {
+    let Some(node) = environment.graph.node(listed.key) else { return };
+    let known = node.snapshot();
+    let same = known.fingerprint == Some(listed.fingerprint);
+    if known.incarnation == Some(listed.incarnation) && known.realised && !same {
+        let sequence = listed.fact.sequence().unwrap_or_default();
+        let observation = Observation { sequence, sighting: Sighting::Present(listed.fact) };
+        environment.graph.send(listed.key, Message::Observed(observation));
     }
 }

@@ -15,6 +15,8 @@ use crate::providers::NetworkRequest;
 use crate::providers::call::{Fact, ProviderCall};
 
 impl Behaviour for Network {
+    const IS_MONITORED: bool = true;
+
     fn gates(resource: &Resource<Self>) -> Vec<Key> {
         resource.metadata.placement.identity.map(IdentityId::key).into_iter().collect()
     }

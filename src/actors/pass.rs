@@ -17,7 +17,6 @@ use crate::graph::message::{Message, Observation, Sighting};
 use crate::graph::outcome::{Ending, Outcome};
 use crate::model::condition::{Axis, Conditions, Reason, Statement, Transition, Truth};
 use crate::model::edge::Holder;
-use crate::model::identity::IdentityDetail;
 use crate::model::ids::{Key, Kind};
 use crate::model::network::VlanId;
 use crate::model::record::{CorruptRecord, Document, Record};
@@ -297,7 +296,7 @@ impl Pass<'_> {
         let known = self.locked_status().detail.clone();
         let absorbed = (self.entry.absorb)(&self.record, &known, fact)?;
         self.sequence = self.sequence.max(fact.sequence());
-        if matches!(fact, Fact::Deletion(_)) {
+        if !fact.is_sighting() {
             return Ok(());
         }
         let healthy = match absorbed.trouble {
@@ -438,8 +437,8 @@ fn gate(record: Option<&Record>) -> Gate {
 
 #[async_trait]
 impl Ledger for Pass<'_> {
-    async fn note_identity(&self, detail: &IdentityDetail) -> Result<(), StoreError> {
-        self.locked_status().know(Document::of(detail));
+    async fn note(&self, detail: Document) -> Result<(), StoreError> {
+        self.locked_status().know(detail);
         self.commit_status().await.map(|_| ())
     }
 

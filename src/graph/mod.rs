@@ -10,6 +10,7 @@
 //! - No lock of the registry is held across an await, and no decision iterates it: whoever needs a set of nodes
 //!   takes a sorted copy.
 
+pub mod completions;
 pub mod message;
 pub mod outcome;
 pub mod snapshot;
@@ -28,6 +29,7 @@ use uuid::Uuid;
 
 use crate::model::ids::{Key, Kind, RegionId};
 use crate::model::record::Record;
+use completions::Completions;
 use message::Message;
 use snapshot::Snapshot;
 use timers::Timers;
@@ -205,6 +207,7 @@ pub struct Graph {
     /// What waits for a cloud to finish something, by region: what a monitor looks at every second.
     on_cloud: Arc<Mutex<BTreeSet<(RegionId, Key)>>>,
     timers: Timers,
+    completions: Completions,
 }
 
 impl Graph {
@@ -218,7 +221,12 @@ impl Graph {
                 node.send(Message::TimerFired(token));
             }
         });
-        Self { nodes, on_cloud: Arc::default(), timers }
+        Self { nodes, on_cloud: Arc::default(), timers, completions: Completions::default() }
+    }
+
+    #[must_use]
+    pub const fn completions(&self) -> &Completions {
+        &self.completions
     }
 
     #[must_use]

@@ -40,6 +40,17 @@ pub struct IdentityDetail {
     /// Lost records of a secret are not guessed at: the secret is revoked and issued anew.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credential: Option<Credential>,
+    /// The key pair that servers without a certificate authority accept. On record before the cloud hears of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub key_pair: Option<KeyPair>,
+}
+
+/// An SSH key pair in OpenSSH's forms.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyPair {
+    pub public_key: String,
+    pub private_key: Sealed<String>,
 }
 
 /// A credential by its public id, with its secret sealed.

@@ -15,9 +15,13 @@ pub mod network;
 pub mod operation;
 pub mod organization;
 pub mod projection;
+pub mod rebuild;
 pub mod record;
 pub mod region;
 pub mod sealed;
+pub mod security_group;
+pub mod server;
+pub mod ssh_certificate_authority;
 pub mod token;
 
 /// The version of the stored form that this binary writes. A folder written by a newer one is refused.

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ids::{Key, Kind};
 use super::record::ResourceKind;
+use super::sealed::Sealed;
 
 #[derive(Clone, Debug)]
 pub struct Operation;
@@ -60,13 +61,30 @@ pub enum OperationDetail {
     /// Exits: `Started`, or `Failed` when it expires first.
     #[default]
     Requested,
-    /// Exits: `Succeeded`, `Failed`.
+    /// Sent, or about to be. Exits: `Succeeded`, `Failed`.
     Started,
-    Succeeded,
-    /// The message is user-safe.
+    Succeeded {
+        /// What the verb was for, where it is a secret (the address of a console).
+        #[serde(skip_serializing_if = "Option::is_none")]
+        result: Option<Sealed<String>>,
+    },
     Failed {
+        cause: OperationFailure,
+        /// User-safe.
         message: String,
     },
+}
+
+/// Why an operation failed, as far as its asker is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum OperationFailure {
+    /// The cloud has nothing that it could be done to.
+    NotFound,
+    /// It cannot be done in the state that the resource is in.
+    Conflict,
+    /// The cloud did not do it, or it is not known whether it did.
+    Unavailable,
 }
 
 impl OperationDetail {

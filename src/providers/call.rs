@@ -6,9 +6,11 @@
 use serde::Serialize;
 
 use super::{
-    CallContext, Deletion, IdentityRequest, NetworkFact, NetworkRequest, Observed, Provider, ProviderError, Sequence,
+    CallContext, Deletion, IdentityRequest, NetworkFact, NetworkRequest, Observed, PowerAction, Provider,
+    ProviderError, SecurityGroupFact, SecurityGroupRequest, Sequence, ServerFact, ServerRequest,
 };
 use crate::model::identity::IdentityDetail;
+use crate::model::ids::{ImageId, OperationId};
 
 /// A call that a decision asks for.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,6 +19,13 @@ pub enum ProviderCall {
     DeleteIdentity(IdentityRequest),
     ConvergeNetwork(NetworkRequest),
     DeleteNetwork(NetworkRequest),
+    ConvergeSecurityGroup(SecurityGroupRequest),
+    DeleteSecurityGroup(SecurityGroupRequest),
+    ConvergeServer(ServerRequest),
+    DeleteServer(ServerRequest),
+    RebuildServer(ServerRequest, ImageId),
+    PowerServer(OperationId, ServerRequest, PowerAction),
+    ConsoleSession(OperationId, ServerRequest),
 }
 
 /// Names a call among the effects of one pass.
@@ -27,6 +36,13 @@ pub enum CallName {
     DeleteIdentity,
     ConvergeNetwork,
     DeleteNetwork,
+    ConvergeSecurityGroup,
+    DeleteSecurityGroup,
+    ConvergeServer,
+    DeleteServer,
+    RebuildServer,
+    /// A verb that somebody asked for: each is its own call.
+    Operate(OperationId),
 }
 
 /// What a call saw, if it went well.
@@ -34,7 +50,22 @@ pub enum CallName {
 pub enum Fact {
     Identity(Observed<IdentityDetail>),
     Network(Observed<NetworkFact>),
+    SecurityGroup(Observed<SecurityGroupFact>),
+    Server(Observed<ServerFact>),
     Deletion(Deletion),
+    /// The cloud has accepted an order.
+    Accepted,
+    Console(ConsoleAddress),
+}
+
+/// Lets in whoever has it, and so is never printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct ConsoleAddress(pub String);
+
+impl std::fmt::Debug for ConsoleAddress {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("ConsoleAddress(redacted)")
+    }
 }
 
 impl Fact {
@@ -44,8 +75,16 @@ impl Fact {
         match self {
             Self::Identity(seen) => Some(seen.sequence),
             Self::Network(seen) => Some(seen.sequence),
-            Self::Deletion(_) => None,
+            Self::SecurityGroup(seen) => Some(seen.sequence),
+            Self::Server(seen) => Some(seen.sequence),
+            Self::Deletion(_) | Self::Accepted | Self::Console(_) => None,
         }
+    }
+
+    /// Does it say how the object is?
+    #[must_use]
+    pub const fn is_sighting(&self) -> bool {
+        self.sequence().is_some()
     }
 }
 
@@ -57,6 +96,12 @@ impl ProviderCall {
             Self::DeleteIdentity(_) => CallName::DeleteIdentity,
             Self::ConvergeNetwork(_) => CallName::ConvergeNetwork,
             Self::DeleteNetwork(_) => CallName::DeleteNetwork,
+            Self::ConvergeSecurityGroup(_) => CallName::ConvergeSecurityGroup,
+            Self::DeleteSecurityGroup(_) => CallName::DeleteSecurityGroup,
+            Self::ConvergeServer(_) => CallName::ConvergeServer,
+            Self::DeleteServer(_) => CallName::DeleteServer,
+            Self::RebuildServer(..) => CallName::RebuildServer,
+            Self::PowerServer(operation, ..) | Self::ConsoleSession(operation, _) => CallName::Operate(*operation),
         }
     }
 
@@ -66,6 +111,23 @@ impl ProviderCall {
             Self::DeleteIdentity(request) => provider.delete_identity(context, request).await.map(Fact::Deletion),
             Self::ConvergeNetwork(request) => provider.converge_network(context, request).await.map(Fact::Network),
             Self::DeleteNetwork(request) => provider.delete_network(context, request).await.map(Fact::Deletion),
+            Self::ConvergeSecurityGroup(request) => {
+                provider.converge_security_group(context, request).await.map(Fact::SecurityGroup)
+            }
+            Self::DeleteSecurityGroup(request) => {
+                provider.delete_security_group(context, request).await.map(Fact::Deletion)
+            }
+            Self::ConvergeServer(request) => provider.converge_server(context, request).await.map(Fact::Server),
+            Self::DeleteServer(request) => provider.delete_server(context, request).await.map(Fact::Deletion),
+            Self::RebuildServer(request, image) => {
+                provider.rebuild_server(context, request, *image).await.map(|()| Fact::Accepted)
+            }
+            Self::PowerServer(_, request, action) => {
+                provider.power_server(context, request, *action).await.map(|()| Fact::Accepted)
+            }
+            Self::ConsoleSession(_, request) => {
+                provider.console_session(context, request).await.map(|url| Fact::Console(ConsoleAddress(url)))
+            }
         }
     }
 }

@@ -10,15 +10,24 @@ pub mod pool;
 pub mod simulated;
 pub mod types;
 
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
 use crate::model::identity::IdentityDetail;
-use crate::model::ids::{IdentityId, Incarnation, NetworkId, OrganizationId, ProjectId, RegionId};
+use crate::model::ids::{
+    IdentityId, ImageId, Incarnation, Key, Kind, NetworkId, OrganizationId, ProjectId, ProviderFloatingIpId,
+    ProviderPortId, RegionId, SecurityGroupId, ServerId,
+};
+use crate::model::metadata::Tag;
 use crate::model::network::{NetworkDetail, NetworkSpec, VlanId};
+use crate::model::record::Document;
 use crate::model::sealed::SealError;
+use crate::model::security_group::{SecurityGroupDetail, SecurityGroupSpec};
+use crate::model::server::{ServerDetail, ServerSighting, ServerSpec};
 use crate::store::{Refusal, StoreError};
 use types::{ExternalNetwork, Flavor, Image, VolumeClass};
 
@@ -34,12 +43,29 @@ pub struct CallContext<'a> {
 /// Where a provider notes what it has done, before it does the next thing. Every write is durable when it returns.
 #[async_trait]
 pub trait Ledger: Send + Sync {
-    /// Writes the identity's detail: a secret must be on record before it is relied on.
-    async fn note_identity(&self, detail: &IdentityDetail) -> Result<(), StoreError>;
+    /// Writes down what is known of the resource that this pass is about: a secret must be on record before it is
+    /// relied on, and the id of a part before the next part is built on it.
+    async fn note(&self, detail: Document) -> Result<(), StoreError>;
     /// Takes a VLAN for the network that this pass is about, or returns the one it has.
     async fn claim_vlan(&self, ranges: &[(u16, u16)]) -> Result<VlanId, StoreError>;
     /// Seals a secret for the record.
     fn seal(&self, secret: &str) -> Result<crate::model::sealed::Sealed<String>, SealError>;
+}
+
+/// The ledger of those who only look: a provider that tries to note something is told that it cannot.
+pub struct NothingToNote;
+
+#[async_trait]
+impl Ledger for NothingToNote {
+    async fn note(&self, _detail: Document) -> Result<(), StoreError> {
+        Err(StoreError::Unavailable("a look has no record".to_owned()))
+    }
+    async fn claim_vlan(&self, _ranges: &[(u16, u16)]) -> Result<VlanId, StoreError> {
+        Err(StoreError::Unavailable("a look has no record".to_owned()))
+    }
+    fn seal(&self, _secret: &str) -> Result<crate::model::sealed::Sealed<String>, SealError> {
+        Err(SealError)
+    }
 }
 
 /// A principal to make or to unmake.
@@ -66,6 +92,56 @@ pub struct NetworkRequest {
     pub detail: NetworkDetail,
 }
 
+/// A security group to make or to unmake.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SecurityGroupRequest {
+    pub id: SecurityGroupId,
+    pub incarnation: Incarnation,
+    pub identity: IdentityId,
+    pub organization: OrganizationId,
+    pub project: ProjectId,
+    pub spec: SecurityGroupSpec,
+    pub detail: SecurityGroupDetail,
+}
+
+/// A server to make, to change or to unmake.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerRequest {
+    pub id: ServerId,
+    pub incarnation: Incarnation,
+    /// The generation that the specification is of; a convergence says that this is what it reached.
+    pub generation: u64,
+    pub identity: IdentityId,
+    pub network: NetworkId,
+    pub organization: OrganizationId,
+    pub project: ProjectId,
+    pub name: String,
+    pub tags: Vec<Tag>,
+    pub spec: ServerSpec,
+    /// What the guest is started with: the user's data, merged with what SSH access needs.
+    pub user_data: Option<UserDataBytes>,
+    pub detail: ServerDetail,
+}
+
+/// What a guest is started with. Never printed: it often holds secrets.
+#[derive(Clone, PartialEq, Eq)]
+pub struct UserDataBytes(pub Vec<u8>);
+
+impl std::fmt::Debug for UserDataBytes {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "UserDataBytes({} bytes)", self.0.len())
+    }
+}
+
+/// A verb of power.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PowerAction {
+    Start,
+    Stop,
+    SoftReboot,
+    HardReboot,
+}
+
 /// The order in which reads of a region were begun. A fact read earlier never replaces one read later.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
 pub struct Sequence(pub u64);
@@ -85,12 +161,38 @@ pub struct NetworkFact {
     pub trouble: Option<String>,
 }
 
+#[derive(Clone, Debug, PartialEq)]
+pub struct SecurityGroupFact {
+    pub detail: SecurityGroupDetail,
+    pub trouble: Option<String>,
+}
+
+/// What is there of a server, its port and its addresses.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerFact {
+    /// `None`: there is no server, although there may be a port for it.
+    pub server: Option<ServerSighting>,
+    pub port: Option<ProviderPortId>,
+    pub private_ip: Option<Ipv4Addr>,
+    pub mac_address: Option<String>,
+    pub floating_ip: Option<(ProviderFloatingIpId, Ipv4Addr)>,
+    /// The generation that a convergence reached; `None` of a mere look.
+    pub converged: Option<u64>,
+    /// Of the port and the addresses: changes when and only when one of them does.
+    pub configuration: u64,
+    /// Of everything.
+    pub fingerprint: u64,
+}
+
 /// One line of a bulk list.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ListedNetwork {
-    pub id: NetworkId,
+pub struct Listed {
+    pub key: Key,
     pub incarnation: Incarnation,
-    pub fact: NetworkFact,
+    /// Of everything that was seen; an actor that has the same on record has no news.
+    pub fingerprint: u64,
+    /// `sequence` is that of the page.
+    pub fact: call::Fact,
 }
 
 /// A page of a bulk list.
@@ -185,12 +287,6 @@ pub trait Provider: Send + Sync {
     async fn images(&self, _context: &CallContext<'_>) -> ProviderResult<Vec<Image>> {
         Err(ProviderError::Unsupported("images"))
     }
-    async fn create_image(&self, _context: &CallContext<'_>, _image: &Image, _uri: &str) -> ProviderResult<Image> {
-        Err(ProviderError::Unsupported("image import"))
-    }
-    async fn delete_image(&self, _context: &CallContext<'_>, _image: &Image) -> ProviderResult<Deletion> {
-        Err(ProviderError::Unsupported("image deletion"))
-    }
     async fn external_networks(&self, context: &CallContext<'_>) -> ProviderResult<Vec<ExternalNetwork>>;
 
     async fn converge_identity(
@@ -206,51 +302,74 @@ pub trait Provider: Send + Sync {
         request: &NetworkRequest,
     ) -> ProviderResult<Observed<NetworkFact>>;
     async fn delete_network(&self, context: &CallContext<'_>, request: &NetworkRequest) -> ProviderResult<Deletion>;
-    /// Every network of the region that is ours, or `only` those asked for, a page at a time, in one read each.
-    async fn list_networks(
-        &self,
-        context: &CallContext<'_>,
-        only: Option<&[NetworkId]>,
-        after: Option<&str>,
-    ) -> ProviderResult<Observed<Listing<ListedNetwork>>>;
 
-    async fn converge_security_group(&self, _context: &CallContext<'_>) -> ProviderResult<()> {
+    async fn converge_security_group(
+        &self,
+        _context: &CallContext<'_>,
+        _request: &SecurityGroupRequest,
+    ) -> ProviderResult<Observed<SecurityGroupFact>> {
         Err(ProviderError::Unsupported("security groups"))
     }
-    async fn delete_security_group(&self, _context: &CallContext<'_>) -> ProviderResult<Deletion> {
+    async fn delete_security_group(
+        &self,
+        _context: &CallContext<'_>,
+        _request: &SecurityGroupRequest,
+    ) -> ProviderResult<Deletion> {
         Err(ProviderError::Unsupported("security groups"))
     }
-    async fn converge_load_balancer(&self, _context: &CallContext<'_>) -> ProviderResult<()> {
-        Err(ProviderError::Unsupported("load balancers"))
-    }
-    async fn delete_load_balancer(&self, _context: &CallContext<'_>) -> ProviderResult<Deletion> {
-        Err(ProviderError::Unsupported("load balancers"))
-    }
-    async fn converge_server(&self, _context: &CallContext<'_>) -> ProviderResult<()> {
+
+    /// The port, the public address and the server. Never rebuilds a server and never takes one away.
+    async fn converge_server(
+        &self,
+        _context: &CallContext<'_>,
+        _request: &ServerRequest,
+    ) -> ProviderResult<Observed<ServerFact>> {
         Err(ProviderError::Unsupported("servers"))
     }
-    async fn delete_server(&self, _context: &CallContext<'_>) -> ProviderResult<Deletion> {
+    /// The server first, confirmed absent; then its public address and its port (B6).
+    async fn delete_server(&self, _context: &CallContext<'_>, _request: &ServerRequest) -> ProviderResult<Deletion> {
         Err(ProviderError::Unsupported("servers"))
     }
-    async fn observe_server(&self, _context: &CallContext<'_>) -> ProviderResult<()> {
+    /// Orders the root disk to be replaced. `Conflict` when the cloud is busy with the server.
+    async fn rebuild_server(
+        &self,
+        _context: &CallContext<'_>,
+        _request: &ServerRequest,
+        _image: ImageId,
+    ) -> ProviderResult<()> {
         Err(ProviderError::Unsupported("servers"))
     }
-    async fn start_server(&self, _context: &CallContext<'_>) -> ProviderResult<()> {
+    /// `NotFound` when there is no server, `Conflict` when its state does not allow it.
+    async fn power_server(
+        &self,
+        _context: &CallContext<'_>,
+        _request: &ServerRequest,
+        _action: PowerAction,
+    ) -> ProviderResult<()> {
         Err(ProviderError::Unsupported("servers"))
     }
-    async fn stop_server(&self, _context: &CallContext<'_>) -> ProviderResult<()> {
-        Err(ProviderError::Unsupported("servers"))
-    }
-    async fn reboot_server(&self, _context: &CallContext<'_>, _hard: bool) -> ProviderResult<()> {
-        Err(ProviderError::Unsupported("servers"))
-    }
-    async fn console_session(&self, _context: &CallContext<'_>) -> ProviderResult<String> {
+    /// The address of a new console session. It lets in whoever has it.
+    async fn console_session(&self, _context: &CallContext<'_>, _request: &ServerRequest) -> ProviderResult<String> {
         Err(ProviderError::Unsupported("consoles"))
     }
-    async fn console_output(&self, _context: &CallContext<'_>, _length: Option<u32>) -> ProviderResult<String> {
+    /// The last `lines` of what the console showed, or all that the cloud keeps.
+    async fn console_output(
+        &self,
+        _context: &CallContext<'_>,
+        _request: &ServerRequest,
+        _lines: Option<u32>,
+    ) -> ProviderResult<String> {
         Err(ProviderError::Unsupported("consoles"))
     }
-    async fn snapshot_server(&self, _context: &CallContext<'_>, _image: &Image) -> ProviderResult<Image> {
-        Err(ProviderError::Unsupported("snapshots"))
+
+    /// Everything of a kind that is ours, or `only` those asked for, a page at a time, in one read each.
+    async fn list(
+        &self,
+        _context: &CallContext<'_>,
+        _kind: Kind,
+        _only: Option<&[Uuid]>,
+        _after: Option<&str>,
+    ) -> ProviderResult<Observed<Listing<Listed>>> {
+        Err(ProviderError::Unsupported("lists"))
     }
 }

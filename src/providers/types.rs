@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::model::ids::{IdentityId, OrganizationId, ProviderExternalNetworkId};
+use crate::model::ids::{FlavorId, IdentityId, ImageId, OrganizationId, ProviderExternalNetworkId};
 
 /// A machine type.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Flavor {
-    pub id: Uuid,
+    pub id: FlavorId,
     pub name: String,
     pub architecture: Architecture,
     pub cpus: u32,
@@ -22,13 +24,15 @@ pub struct Flavor {
     pub pinned_only: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Architecture {
     X86_64,
     Aarch64,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct FlavorGpu {
     pub vendor: GpuVendor,
     pub model: String,
@@ -37,16 +41,18 @@ pub struct FlavorGpu {
     pub logical_count: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum GpuVendor {
     Nvidia,
     Amd,
 }
 
 /// An image that servers boot from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Image {
-    pub id: Uuid,
+    pub id: ImageId,
     pub name: String,
     pub tags: BTreeMap<String, String>,
     /// Absent: the image is everybody's.
@@ -63,21 +69,24 @@ pub struct Image {
     pub identity: Option<IdentityId>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Virtualization {
     Virtualized,
     Baremetal,
     Any,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ImageGpu {
     pub vendor: GpuVendor,
     pub driver: String,
     pub models: Vec<String>,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct OperatingSystem {
     pub kernel: String,
     pub family: String,
@@ -87,7 +96,8 @@ pub struct OperatingSystem {
     pub version: String,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum ImageStatus {
     Pending,
     Creating,

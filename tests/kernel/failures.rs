@@ -6,11 +6,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use async_trait::async_trait;
 use regent::graph::snapshot::Phase;
 use regent::model::identity::IdentityDetail;
-use regent::model::ids::{NetworkId, RegionId};
+use regent::model::ids::{Kind, RegionId};
 use regent::model::region::RegionSpec;
 use regent::providers::types::ExternalNetwork;
 use regent::providers::{
-    CallContext, Deletion, IdentityRequest, ListedNetwork, Listing, NetworkFact, NetworkRequest, Observed, Provider,
+    CallContext, Deletion, IdentityRequest, Listed, Listing, NetworkFact, NetworkRequest, Observed, Provider,
     ProviderResult,
 };
 use regent::store::memory::Mode;
@@ -76,13 +76,14 @@ impl Provider for ExplosiveProvider {
         self.provider.delete_network(context, request).await
     }
 
-    async fn list_networks(
+    async fn list(
         &self,
         context: &CallContext<'_>,
-        only: Option<&[NetworkId]>,
+        kind: Kind,
+        only: Option<&[uuid::Uuid]>,
         after: Option<&str>,
-    ) -> ProviderResult<Observed<Listing<ListedNetwork>>> {
-        self.provider.list_networks(context, only, after).await
+    ) -> ProviderResult<Observed<Listing<Listed>>> {
+        self.provider.list(context, kind, only, after).await
     }
 }
 

@@ -18,6 +18,7 @@ use crate::model::ambient::{Ambient, Clock, Interrupt};
 use crate::model::identity::IdentityDetail;
 use crate::model::ids::Incarnation;
 use crate::model::network::VlanId;
+use crate::model::record::Document;
 use crate::model::sealed::{EnvelopeKey, SealError, Sealed};
 use crate::providers::Ledger;
 use crate::store::{Refusal, StoreError};
@@ -100,14 +101,14 @@ pub fn unseal(sealed: &Sealed<String>) -> String {
 
 #[async_trait]
 impl Ledger for MemoryLedger {
-    async fn note_identity(&self, detail: &IdentityDetail) -> Result<(), StoreError> {
+    async fn note(&self, detail: Document) -> Result<(), StoreError> {
         self.interrupt.point("ledger:before").await;
         {
             let mut written = self.written.lock().expect("lock");
             if written.is_broken {
                 return Err(StoreError::Unavailable("the disk is full".to_owned()));
             }
-            written.identity = detail.clone();
+            written.identity = detail.read().expect("only principals note anything");
             written.notes += 1;
         }
         self.interrupt.point("ledger:after").await;

@@ -13,7 +13,6 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use jiff::Timestamp;
@@ -24,12 +23,8 @@ use uuid::Uuid;
 
 use super::*;
 use crate::model::ambient::Clock;
-use crate::model::identity::IdentityDetail;
 use crate::model::ids::OrganizationId;
-use crate::model::network::VlanId;
-use crate::model::sealed::{SealError, Sealed};
-use crate::providers::Ledger;
-use crate::store::StoreError;
+use crate::providers::NothingToNote;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -42,22 +37,6 @@ struct StoppedClock;
 impl Clock for StoppedClock {
     fn now(&self) -> Timestamp {
         Timestamp::UNIX_EPOCH
-    }
-}
-
-/// A ledger for calls that note nothing.
-struct NoLedger;
-
-#[async_trait]
-impl Ledger for NoLedger {
-    async fn note_identity(&self, _detail: &IdentityDetail) -> Result<(), StoreError> {
-        Err(StoreError::Unavailable("no ledger in this test".to_owned()))
-    }
-    async fn claim_vlan(&self, _ranges: &[(u16, u16)]) -> Result<VlanId, StoreError> {
-        Err(StoreError::Unavailable("no ledger in this test".to_owned()))
-    }
-    fn seal(&self, _secret: &str) -> Result<Sealed<String>, SealError> {
-        unreachable!("no call of these tests has a secret")
     }
 }
 
@@ -158,7 +137,7 @@ impl Caller {
     }
 
     fn context(&self) -> CallContext<'static> {
-        CallContext { tenant: self.tenant, cancelled: self.cancelled.clone(), ledger: &NoLedger }
+        CallContext { tenant: self.tenant, cancelled: self.cancelled.clone(), ledger: &NothingToNote }
     }
 }
 

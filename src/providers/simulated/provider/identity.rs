@@ -15,6 +15,7 @@ use super::super::objects::{Body, CloudObject, Marks, NewObject, ObjectId, Objec
 use super::session::{Session, at_most_one};
 use crate::model::identity::{Credential, IdentityDetail};
 use crate::model::ids::{ProviderProjectId, ProviderUserId};
+use crate::model::record::Document;
 use crate::providers::{Deletion, IdentityRequest, Observed, ProviderError, ProviderResult, Sequence};
 
 /// What the cloud holds of a principal.
@@ -66,14 +67,14 @@ impl Session<'_> {
         let project = Some(ProviderProjectId(project.id.0));
         if detail.project != project {
             detail.project = project;
-            self.context.ledger.note_identity(&detail).await?;
+            self.context.ledger.note(Document::of(&detail)).await?;
         }
 
         let user = self.converge_user(request, at_most_one(view.users, "user")?).await?;
         let noted_user = Some(ProviderUserId(user.id.0.clone()));
         if detail.user != noted_user {
             detail.user = noted_user;
-            self.context.ledger.note_identity(&detail).await?;
+            self.context.ledger.note(Document::of(&detail)).await?;
         }
 
         self.converge_credential(request, &user.id, credentials, &mut detail).await?;
@@ -176,7 +177,7 @@ impl Session<'_> {
         let (credential, secret) = self.issue(Call::Create { object: new_object(request, body) }).await?;
         let secret = self.context.ledger.seal(&secret)?;
         detail.credential = Some(Credential { id: credential.id.0, secret });
-        self.context.ledger.note_identity(detail).await?;
+        self.context.ledger.note(Document::of(detail)).await?;
         Ok(())
     }
 

@@ -1,23 +1,38 @@
-//! What a page of the cloud's list says of our networks.
+//! What a page of the cloud's list says of what is ours.
 
-use super::super::call::{Answer, Row};
-use super::super::objects::ObjectKind;
+use uuid::Uuid;
+
+use super::super::call::{Answer, Call, Row};
+use super::super::objects::{ObjectId, ObjectKind};
 use super::network_plan::{Sighting, fact};
-use super::session::unexpected;
-use crate::model::ids::NetworkId;
+use super::session::{Session, unexpected};
+use crate::model::ids::{Key, Kind};
 use crate::model::network::NetworkDetail;
-use crate::providers::{ListedNetwork, Listing, NetworkFact, ProviderResult};
+use crate::providers::call::Fact;
+use crate::providers::{Listed, Listing, NetworkFact, Observed, ProviderError, ProviderResult, Sequence};
 
-pub(super) type Page = Listing<ListedNetwork>;
-
-/// Networks that carry no marks are not ours and are left out.
-pub(super) fn page(answer: Answer) -> ProviderResult<Page> {
-    let Answer::Page { rows, next } = answer else { return Err(unexpected()) };
-    let items = rows.into_iter().filter_map(listed).collect();
-    Ok(Listing { items, next: next.map(|id| id.0) })
+impl Session<'_> {
+    /// A page of everything of a kind. What carries no marks is not ours and is left out.
+    pub async fn list(
+        &self,
+        kind: Kind,
+        only: Option<&[Uuid]>,
+        after: Option<&str>,
+    ) -> ProviderResult<Observed<Listing<Listed>>> {
+        let (object, listed): (_, fn(Row, Sequence) -> Option<Listed>) = match kind {
+            Kind::Network => (ObjectKind::Network, listed_network),
+            _ => return Err(ProviderError::Unsupported("lists of this kind")),
+        };
+        let only = only.map(|ids| ids.iter().copied().collect());
+        let after = after.map(|id| ObjectId(id.to_owned()));
+        let answer = self.read(Call::List { kind: object, only, after }).await?;
+        let Answer::Page { rows, next } = answer.fact else { return Err(unexpected()) };
+        let items = rows.into_iter().filter_map(|row| listed(row, answer.sequence)).collect();
+        Ok(Observed { sequence: answer.sequence, fact: Listing { items, next: next.map(|id| id.0) } })
+    }
 }
 
-fn listed(row: Row) -> Option<ListedNetwork> {
+fn listed_network(row: Row, sequence: Sequence) -> Option<Listed> {
     let marks = row.object.marks?;
     let (subnets, routers) = row.related.into_iter().partition(|object| object.kind() == ObjectKind::Subnet);
     let sighting = Sighting { networks: vec![row.object], subnets, routers };
@@ -25,5 +40,10 @@ fn listed(row: Row) -> Option<ListedNetwork> {
         Ok(view) => fact(&view, None),
         Err(error) => NetworkFact { detail: NetworkDetail::default(), trouble: Some(error.to_string()) },
     };
-    Some(ListedNetwork { id: NetworkId(marks.id), incarnation: marks.incarnation, fact })
+    Some(Listed {
+        key: Key::new(Kind::Network, marks.id),
+        incarnation: marks.incarnation,
+        fingerprint: fact.detail.fingerprint.unwrap_or_default(),
+        fact: Fact::Network(Observed { sequence, fact }),
+    })
 }

@@ -15,16 +15,17 @@ mod tests;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use uuid::Uuid;
 
 use super::api::CloudApi;
 use super::call::Caller;
 use crate::model::identity::IdentityDetail;
-use crate::model::ids::{NetworkId, ProviderExternalNetworkId, RegionId};
+use crate::model::ids::{Kind, ProviderExternalNetworkId, RegionId};
 use crate::model::region::SimulatedSettings;
 use crate::providers::pool::Pool;
 use crate::providers::types::ExternalNetwork;
 use crate::providers::{
-    CallContext, Deletion, IdentityRequest, ListedNetwork, Listing, NetworkFact, NetworkRequest, Observed, Provider,
+    CallContext, Deletion, IdentityRequest, Listed, Listing, NetworkFact, NetworkRequest, Observed, Provider,
     ProviderResult,
 };
 use session::{Gate, Session};
@@ -93,12 +94,13 @@ impl Provider for SimulatedProvider {
         self.session(context).delete_network(request).await
     }
 
-    async fn list_networks(
+    async fn list(
         &self,
         context: &CallContext<'_>,
-        only: Option<&[NetworkId]>,
+        kind: Kind,
+        only: Option<&[Uuid]>,
         after: Option<&str>,
-    ) -> ProviderResult<Observed<Listing<ListedNetwork>>> {
-        self.session(context).list_networks(only, after).await
+    ) -> ProviderResult<Observed<Listing<Listed>>> {
+        self.session(context).list(kind, only, after).await
     }
 }

@@ -8,7 +8,6 @@ use super::super::call::{Call, Change, Criteria};
 use super::super::objects::{Body, CloudObject, ObjectId, ObjectKind, ObjectState, Segment};
 use super::network_plan::{self as planning, Sighting, Step};
 use super::session::{Session, at_most_one};
-use crate::model::ids::NetworkId;
 use crate::model::region::ProviderNetworks;
 use crate::providers::{Deletion, NetworkFact, NetworkRequest, Observed, ProviderError, ProviderResult};
 
@@ -162,18 +161,6 @@ impl Session<'_> {
         self.take_all_away(removals(&seen)).await?;
         let left = self.look_at_network(request, &known).await?.fact;
         Ok(if left.is_empty() { Deletion::Absent } else { Deletion::Underway })
-    }
-
-    pub async fn list_networks(
-        &self,
-        only: Option<&[NetworkId]>,
-        after: Option<&str>,
-    ) -> ProviderResult<Observed<super::listing::Page>> {
-        let only = only.map(|ids| ids.iter().map(|id| id.0).collect());
-        let after = after.map(|id| ObjectId(id.to_owned()));
-        let answer = self.read(Call::List { kind: ObjectKind::Network, only, after }).await?;
-        let page = super::listing::page(answer.fact)?;
-        Ok(Observed { sequence: answer.sequence, fact: page })
     }
 }
 

@@ -5,8 +5,10 @@ use super::super::super::engine::faults::{Effect, PartialForm};
 use super::super::super::objects::{Body, NewObject, ObjectState, Segment};
 use super::super::super::testing::unseal;
 use super::*;
+use crate::model::ids::Kind;
 use crate::model::network::{AddressRange, VlanId};
-use crate::providers::ProviderError;
+use crate::providers::call::Fact;
+use crate::providers::{Listed, ProviderError};
 
 #[tokio::test(start_paused = true)]
 async fn a_network_is_made_with_its_address_plan_and_reported_with_its_ids() {
@@ -299,7 +301,7 @@ async fn a_search_that_still_shows_what_is_gone_is_no_contradiction() {
 async fn the_bulk_list_has_our_networks_and_a_fingerprint_that_follows_the_object() {
     let rig = Rig::made().await;
     let list = async || {
-        let listed = rig.run(async |provider, context| provider.list_networks(context, None, None).await).await;
+        let listed = rig.run(async |provider, context| provider.list(context, Kind::Network, None, None).await).await;
         listed.expect("alive").expect("listed").fact
     };
     let project = rig.inventory().await.identities[0].id.clone();
@@ -310,16 +312,20 @@ async fn the_bulk_list_has_our_networks_and_a_fingerprint_that_follows_the_objec
     let first = list().await;
     assert_eq!((first.items.len(), first.next.clone()), (1, None));
     let listed = &first.items[0];
-    assert_eq!((listed.id, listed.incarnation), (NetworkId(Uuid::from_u128(NETWORK)), rig.incarnation));
+    assert_eq!((listed.key.id, listed.incarnation), (Uuid::from_u128(NETWORK), rig.incarnation));
+    let seen = |listed: &Listed| match &listed.fact {
+        Fact::Network(seen) => seen.fact.clone(),
+        other => panic!("not a network: {other:?}"),
+    };
     let recorded = rig.recorded.lock().expect("lock").clone();
-    assert_eq!(listed.fact.detail, NetworkDetail { storage_range: None, ..recorded });
-    assert_eq!(listed.fact.trouble, None);
-    assert_eq!(list().await.items[0].fact.detail.fingerprint, listed.fact.detail.fingerprint);
+    assert_eq!(seen(listed).detail, NetworkDetail { storage_range: None, ..recorded });
+    assert_eq!(seen(listed).trouble, None);
+    assert_eq!(list().await.items[0].fingerprint, listed.fingerprint);
     let router = rig.inventory().await.routers[0].id.clone();
     rig.behind_our_back(BackdoorChange::DropGateway { router }).await;
     let changed = list().await.items.remove(0);
-    assert_ne!(changed.fact.detail.fingerprint, listed.fact.detail.fingerprint);
-    assert_eq!(changed.fact.trouble.as_deref(), Some("the router is not connected to the outside"));
+    assert_ne!(changed.fingerprint, listed.fingerprint);
+    assert_eq!(seen(&changed).trouble.as_deref(), Some("the router is not connected to the outside"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -336,7 +342,7 @@ async fn a_bulk_list_is_one_read_for_a_thousand_networks() {
     loop {
         let from = after.clone();
         let page =
-            rig.run(async |provider, context| provider.list_networks(context, None, from.as_deref()).await).await;
+            rig.run(async |provider, context| provider.list(context, Kind::Network, None, from.as_deref()).await).await;
         let page = page.expect("alive").expect("listed").fact;
         listed += page.items.len();
         after = page.next;
