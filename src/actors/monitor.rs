@@ -244,7 +244,7 @@ fn tell(environment: &Environment, listed: Listed) {
     let same = known.fingerprint == Some(listed.fingerprint);
     if known.incarnation == Some(listed.incarnation) && known.realised && !same {
         let sequence = listed.fact.sequence().unwrap_or_default();
-        let observation = Observation { sequence, sighting: Sighting::Present(listed.fact) };
+        let observation = Observation { sequence, sighting: Sighting::Present(Box::new(listed.fact)) };
         environment.graph.send(listed.key, Message::Observed(observation));
     }
 }

@@ -105,6 +105,7 @@ mod tests {
         ImageId(Uuid::from_u128(number))
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "a marker is what is there or not")]
     const fn marker(target: ImageId, state: RebuildState) -> Option<Rebuild> {
         Some(Rebuild { target, state })
     }

@@ -133,7 +133,7 @@ pub enum Write {
 pub enum Precondition {
     /// The resource exists and its deletion has not been asked for.
     Live(Key),
-    /// Nothing refers to the resource, except as its owned child.
+    /// Nothing refers to the resource. What it owns may be there: that goes with it.
     Unreferenced(Key),
 }
 

@@ -158,11 +158,7 @@ pub(super) fn check(rows: &mut dyn Rows, preconditions: &[Precondition]) -> Resu
                 Some(_) => {}
             },
             Precondition::Unreferenced(target) => {
-                let mut holders = rows.references(target)?;
-                if !holders.is_empty() {
-                    let children = rows.children(target)?;
-                    holders.retain(|holder| !matches!(holder, Holder::Resource(key) if children.contains(key)));
-                }
+                let holders = rows.references(target)?;
                 if !holders.is_empty() {
                     return Err(Refusal::InUse { target, holders: holders.into_iter().collect() }.into());
                 }
