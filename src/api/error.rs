@@ -262,7 +262,7 @@ pub fn deleting_text(kind: Kind) -> String {
 mod tests {
     use super::*;
     use crate::model::ids::Key;
-    use crate::model::organization::QuotaKind;
+    use crate::model::quota::QuotaKind;
     use uuid::Uuid;
 
     const EVERY: [Failure; 11] = [

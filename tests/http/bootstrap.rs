@@ -13,7 +13,7 @@ use regent::identity::embedded::EmbeddedIdentity;
 use regent::model::ambient::{Ambient, Clock};
 use regent::model::ids::{Incarnation, TokenId};
 use regent::model::metadata::{Metadata, Placement};
-use regent::model::organization::QuotaKind;
+use regent::model::quota::QuotaKind;
 use regent::model::record::Record;
 use regent::model::token::{BearerToken, Role, Token};
 use regent::store::{Batch, Store, Write};
@@ -53,7 +53,7 @@ async fn a_first_start_leaves_a_working_token_in_a_private_file() {
     assert!(admits(&store, &ambient, &file.token).await);
     let usage = store.usage(file.organization_id).await.expect("reads");
     let networks = usage.iter().find(|usage| usage.kind == QuotaKind::Networks).expect("a quota");
-    assert_eq!((networks.used, networks.limit), (0, 100_000));
+    assert_eq!((networks.used.total(), networks.limit), (0, 100_000));
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use crate::model::identity::{HIDDEN_NAME, Identity, IdentitySpec};
 use crate::model::ids::{IdentityId, Incarnation, Key, NetworkId};
 use crate::model::metadata::{Metadata, Placement};
 use crate::model::network::{Network, NetworkSpec};
-use crate::model::organization::{Amounts, QuotaKind};
+use crate::model::quota::{Amount, Amounts, QuotaKind};
 use crate::model::record::{Document, Record, Resource};
 use crate::store::{Batch, Precondition, Write};
 
@@ -63,7 +63,7 @@ pub fn creation(accepted: &AcceptedCreate, subject: &str, ids: NewIds, now: Time
         project: Some(accepted.project),
         holder: ids.network.key(),
         incarnation: ids.network_incarnation,
-        amounts: Amounts::from([(QuotaKind::Networks, 1)]),
+        amounts: Amounts::from([(QuotaKind::Networks, Amount::of(1))]),
     };
     let project = accepted.project.key();
     Batch::of(vec![
