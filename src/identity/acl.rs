@@ -277,8 +277,13 @@ mod tests {
         for &endpoint in Endpoint::ALL {
             for operation in Operation::ALL {
                 for scope in scopes {
-                    let expected = user.allows(endpoint, operation, scope) && service.allows(endpoint, operation, scope);
-                    assert_eq!(both.allows(endpoint, operation, scope), expected, "{endpoint:?} {operation:?} {scope:?}");
+                    let expected =
+                        user.allows(endpoint, operation, scope) && service.allows(endpoint, operation, scope);
+                    assert_eq!(
+                        both.allows(endpoint, operation, scope),
+                        expected,
+                        "{endpoint:?} {operation:?} {scope:?}"
+                    );
                 }
             }
         }

@@ -7,6 +7,7 @@ pub mod acl;
 pub mod catalogue;
 pub mod embedded;
 pub mod membership;
+pub mod secret;
 pub mod speaking;
 
 use async_trait::async_trait;

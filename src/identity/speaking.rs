@@ -128,7 +128,14 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_refused_and_never_taken_for_nobody() {
-        for bad in ["", "[]", "{}", r#"{"actor": ""}"#, r#"{"actor": "a", "organizationId": "x"}"#, r#"{"actor": "a", "type": "god"}"#] {
+        for bad in [
+            "",
+            "[]",
+            "{}",
+            r#"{"actor": ""}"#,
+            r#"{"actor": "a", "organizationId": "x"}"#,
+            r#"{"actor": "a", "type": "god"}"#,
+        ] {
             assert_eq!(said(bad), Err(AuthenticationError::Principal), "{bad}");
         }
         let garbage = SpeakingFor { principal: Some("%%%".to_owned()), impersonate: false };

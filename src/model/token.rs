@@ -181,8 +181,11 @@ mod tests {
 
     #[test]
     fn a_token_reads_back_whatever_it_is_bound_to_and_so_does_one_of_the_first_release() {
-        let bound: [BoundTo; 3] =
-            [Role::ComputeService.into(), UserId(Uuid::from_u128(1)).into(), ServiceAccountId(Uuid::from_u128(2)).into()];
+        let bound: [BoundTo; 3] = [
+            Role::ComputeService.into(),
+            UserId(Uuid::from_u128(1)).into(),
+            ServiceAccountId(Uuid::from_u128(2)).into(),
+        ];
         for bound in bound {
             let spec = token(1).spec("somebody", bound, Some(Timestamp::UNIX_EPOCH));
             let stored = serde_json::to_string(&spec).expect("json");

@@ -118,9 +118,7 @@ impl EmbeddedIdentity {
         let mut acl = Acl::default();
         for &organization in &delegate.organizations {
             let theirs = match delegate.kind {
-                ActorKind::User => {
-                    self.acl_of_user(organization, UserId::of(organization, &delegate.actor)).await?
-                }
+                ActorKind::User => self.acl_of_user(organization, UserId::of(organization, &delegate.actor)).await?,
                 ActorKind::Service => match delegate.actor.parse() {
                     Ok(account) => self.acl_of_account(organization, account).await?,
                     Err(_) => Acl::default(),

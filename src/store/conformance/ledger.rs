@@ -137,7 +137,8 @@ async fn what_is_reserved_counts_like_what_is_committed_and_is_told_apart(rig: R
 async fn a_limit_is_not_set_below_what_is_used_when_that_is_asked_for(rig: Rig) {
     rig.commit(vec![charge(network(1), 3)]).await;
     let lowered = |to: u64| {
-        let precondition = Precondition::UsesAtMost { organization: organization(1), kind: QuotaKind::Networks, limit: to };
+        let precondition =
+            Precondition::UsesAtMost { organization: organization(1), kind: QuotaKind::Networks, limit: to };
         Batch::of(vec![limit(to)]).provided(precondition)
     };
     let refused = rig.store().commit(lowered(2)).await.expect_err("below what is used");
