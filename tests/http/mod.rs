@@ -6,11 +6,13 @@ mod bootstrap;
 mod cross_cutting;
 mod identity;
 mod limits;
+mod matrix;
 mod moody_store;
 mod networks;
 mod process;
 mod references;
 mod regions;
+mod tenants;
 mod tls;
 
 use std::collections::BTreeMap;
