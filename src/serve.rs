@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::actors::{Environment, Options};
 use crate::api::cors::{CorsPolicy, InvalidOrigin};
 use crate::api::listen::Incoming;
+use crate::api::rate::{TenantRate, TenantRates};
 use crate::api::tls::{TlsError, TlsFiles};
 use crate::api::{Api, ApiSettings, ExternalNetworks, admin, router};
 use crate::bootstrap::envelope_key::{EnvelopeKeyError, load_or_create};
@@ -107,6 +108,7 @@ pub async fn serve(arguments: ServeArguments) -> Result<(), ServeError> {
             cors: CorsPolicy::new(&arguments.cors_allow_origin, arguments.cors_max_age_s)?,
             cache_max_age_s: arguments.cache_max_age_s,
         },
+        rates: TenantRates::new(TenantRate { per_second: arguments.tenant_rate, burst: arguments.tenant_burst }),
     });
     let admin = admin::router(&api, Arc::new(supervision.inspector()), metrics.clone());
     let stop = CancellationToken::new();

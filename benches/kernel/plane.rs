@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use regent::actors::{Environment, Options};
+use regent::api::rate::TenantRates;
 use regent::api::{Api, ApiSettings, ExternalNetworks, router};
 use regent::bootstrap::{BootstrapFile, Urls, bootstrap};
 use regent::config::Configuration;
@@ -78,6 +79,7 @@ impl Plane {
             external_networks: Arc::new(NoExternalNetworks),
             ambient,
             settings: ApiSettings::default(),
+            rates: TenantRates::default(),
         });
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();

@@ -153,11 +153,35 @@ impl ReadMetadata {
             modified_time: metadata.modified.map(wire_time),
             modified_by: metadata.modifier.clone(),
             deletion_time: metadata.deletion.map(wire_time),
-            provisioning_status: ProvisioningStatus::Provisioned,
+            provisioning_status: if metadata.is_deleting() {
+                ProvisioningStatus::Deprovisioning
+            } else {
+                ProvisioningStatus::Provisioned
+            },
             provisioning_status_detail: None,
             health_status: HealthStatus::Healthy,
             health_status_detail: None,
         }
+    }
+}
+
+/// What is said of a resource that simply is, in an organization.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = organizationScopedResourceReadMetadata)]
+pub struct OrganizationScopedReadMetadata {
+    #[serde(flatten)]
+    pub resource: ReadMetadata,
+    #[schema(format = "uuid")]
+    pub organization_id: String,
+}
+
+impl OrganizationScopedReadMetadata {
+    #[must_use]
+    pub fn of_static(record: &Record) -> Self {
+        let organization = record.metadata.placement.organization;
+        let organization_id = organization.map(|id| id.to_string()).unwrap_or_default();
+        Self { resource: ReadMetadata::of_static(record), organization_id }
     }
 }
 
@@ -175,6 +199,12 @@ pub struct ProjectScopedReadMetadata {
 }
 
 impl ProjectScopedReadMetadata {
+    /// Of a kind that simply is.
+    #[must_use]
+    pub fn of_static(record: &Record) -> Self {
+        Self { resource: ReadMetadata::of_static(record), ..Self::of(record) }
+    }
+
     #[must_use]
     pub fn of(record: &Record) -> Self {
         let placement = &record.metadata.placement;

@@ -6,11 +6,13 @@ mod bootstrap;
 mod cross_cutting;
 mod identity;
 mod limits;
+mod matrix;
 mod moody_store;
 mod networks;
 mod process;
 mod references;
 mod regions;
+mod tenants;
 mod tls;
 
 use std::collections::BTreeMap;
@@ -18,10 +20,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use regent::api::rate::{TenantRate, TenantRates};
 use regent::api::{Api, ApiSettings, ExternalNetworks, router};
 use regent::bootstrap::{BootstrapFile, Outcome, Urls, bootstrap};
 use regent::identity::acl::Acl;
 use regent::identity::embedded::EmbeddedIdentity;
+use regent::identity::speaking::SpeakingFor;
 use regent::identity::{AuthenticationError, Caller, IdentityService};
 use regent::model::ambient::{Ambient, Uninterrupted};
 use regent::model::ids::{Incarnation, OrganizationId, ProjectId, ProviderExternalNetworkId, RegionId};
@@ -63,12 +67,16 @@ struct TestIdentity {
 
 #[async_trait]
 impl IdentityService for TestIdentity {
-    async fn authenticate(&self, bearer: &str) -> Result<Caller, AuthenticationError> {
+    async fn authenticate(&self, bearer: &str, speaking: &SpeakingFor) -> Result<Caller, AuthenticationError> {
         let made_up = self.made_up.lock().expect("not poisoned").get(bearer).cloned();
         match made_up {
             Some(caller) => Ok(caller),
-            None => self.embedded.authenticate(bearer).await,
+            None => self.embedded.authenticate(bearer, speaking).await,
         }
+    }
+
+    fn forget(&self) {
+        self.embedded.forget();
     }
 }
 
@@ -129,6 +137,10 @@ impl World {
     }
 
     pub async fn over(store: Arc<dyn Store>, ambient: Ambient) -> Self {
+        Self::limited(store, ambient, TenantRate::default()).await
+    }
+
+    pub async fn limited(store: Arc<dyn Store>, ambient: Ambient, rate: TenantRate) -> Self {
         let folder = Folder::new();
         let urls = Urls { api: String::new(), admin: String::new() };
         let outcome = bootstrap(store.as_ref(), &ambient, &folder.0, &urls).await.expect("bootstraps");
@@ -141,6 +153,7 @@ impl World {
             external_networks: Arc::new(TwoExternalNetworks),
             ambient: ambient.clone(),
             settings: ApiSettings::default(),
+            rates: TenantRates::new(rate),
         });
         let address = serve(router(&api)).await;
         Self { address, client: reqwest::Client::new(), store, ambient, start, api, identity, folders: vec![folder] }
@@ -195,9 +208,9 @@ impl World {
     /// Another organization, with a project.
     pub async fn tenant(&self) -> (OrganizationId, ProjectId) {
         let (organization, project) = (OrganizationId(self.ambient.uuid()), ProjectId(self.ambient.uuid()));
-        self.insert::<Organization>(organization.0, "other", Placement::default(), &OrganizationSpec {}).await;
         let placement = Placement { organization: Some(organization), ..Placement::default() };
-        self.insert::<Project>(project.0, "other", placement, &ProjectSpec {}).await;
+        self.insert::<Organization>(organization.0, "other", placement, &OrganizationSpec::default()).await;
+        self.insert::<Project>(project.0, "other", placement, &ProjectSpec::default()).await;
         (organization, project)
     }
 

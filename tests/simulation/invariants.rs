@@ -266,7 +266,7 @@ async fn books_are_even(
 }
 
 async fn usage(life: &Life, organization: OrganizationId) -> u64 {
-    life.store.usage(organization).await.expect("reads").iter().map(|usage| usage.used).sum()
+    life.store.usage(organization).await.expect("reads").iter().map(|usage| usage.used.total()).sum()
 }
 
 fn actors_are_well(

@@ -8,10 +8,10 @@ use crate::model::WRITER_VERSION;
 use crate::model::ambient::Ambient;
 use crate::model::edge::Holder;
 use crate::model::identity::{HIDDEN_NAME, Identity, IdentitySpec};
-use crate::model::ids::{IdentityId, Incarnation, Key, NetworkId};
-use crate::model::metadata::{Metadata, Placement};
+use crate::model::ids::{IdentityId, Incarnation, Key, NetworkId, OrganizationId};
+use crate::model::metadata::{Metadata, Placement, Principal};
 use crate::model::network::{Network, NetworkSpec};
-use crate::model::organization::{Amounts, QuotaKind};
+use crate::model::quota::{Amount, Amounts, QuotaKind};
 use crate::model::record::{Document, Record, Resource};
 use crate::store::{Batch, Precondition, Write};
 
@@ -37,9 +37,10 @@ impl NewIds {
 }
 
 /// Everything that a new network brings into the world, in an order that a saga can follow: the principal first,
-/// then what it owns, then what protects the project, then what it costs.
+/// then what it owns, then what protects the project, then what it costs. It is charged to whom it exists for, who
+/// need not be where it lies.
 #[must_use]
-pub fn creation(accepted: &AcceptedCreate, subject: &str, ids: NewIds, now: Timestamp) -> Batch {
+pub fn creation(accepted: &AcceptedCreate, subject: &str, principal: &Principal, ids: NewIds, now: Timestamp) -> Batch {
     let placement = Placement {
         organization: Some(accepted.organization),
         project: Some(accepted.project),
@@ -48,6 +49,7 @@ pub fn creation(accepted: &AcceptedCreate, subject: &str, ids: NewIds, now: Time
         network: None,
     };
     let hidden = Metadata::new(ids.identity_incarnation, HIDDEN_NAME, placement, subject, now);
+    let hidden = Metadata { principal: principal.clone(), ..hidden };
     let network = Metadata {
         incarnation: ids.network_incarnation,
         name: accepted.metadata.name.clone(),
@@ -59,21 +61,27 @@ pub fn creation(accepted: &AcceptedCreate, subject: &str, ids: NewIds, now: Time
         ..hidden.clone()
     };
     let charge = Write::Charge {
-        organization: accepted.organization,
-        project: Some(accepted.project),
+        organization: principal.organization.unwrap_or(accepted.organization),
+        project: principal.project,
         holder: ids.network.key(),
         incarnation: ids.network_incarnation,
-        amounts: Amounts::from([(QuotaKind::Networks, 1)]),
+        amounts: Amounts::from([(QuotaKind::Networks, Amount::of(1))]),
     };
     let project = accepted.project.key();
-    Batch::of(vec![
+    // Whoever pays must be there too.
+    let payer = principal.project.map_or_else(|| principal.organization.map(OrganizationId::key), |id| Some(id.key()));
+    let batch = Batch::of(vec![
         insert::<Identity>(ids.identity.0, hidden, &IdentitySpec { hidden: true }),
         insert::<Network>(ids.network.0, network, &accepted.spec),
         Write::AddReference { target: project, holder: Holder::Resource(ids.identity.key()) },
         charge,
     ])
     .provided(Precondition::Live(project))
-    .provided(Precondition::Live(accepted.region.key()))
+    .provided(Precondition::Live(accepted.region.key()));
+    match payer.filter(|payer| *payer != project) {
+        Some(payer) => batch.provided(Precondition::Live(payer)),
+        None => batch,
+    }
 }
 
 fn insert<K: crate::model::record::ResourceKind>(id: Uuid, metadata: Metadata, spec: &K::Spec) -> Write {
@@ -118,7 +126,7 @@ pub fn deletion(network: Key, now: Timestamp) -> Batch {
 mod tests {
     use super::*;
     use crate::api::wire::AcceptedMetadata;
-    use crate::model::ids::{OrganizationId, ProjectId, RegionId};
+    use crate::model::ids::{ProjectId, RegionId};
     use crate::model::network::Prefix;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
@@ -147,8 +155,14 @@ mod tests {
         }
     }
 
+    fn here() -> Principal {
+        let accepted = accepted();
+        let (organization, project) = (Some(accepted.organization), Some(accepted.project));
+        Principal { organization, project, actor: "alice".to_owned() }
+    }
+
     fn created() -> Record {
-        let batch = creation(&accepted(), "alice", ids(), NOW);
+        let batch = creation(&accepted(), "alice", &here(), ids(), NOW);
         match batch.writes.into_iter().nth(1) {
             Some(Write::Insert(record)) => *record,
             other => panic!("the second write makes the network, not {other:?}"),
@@ -161,12 +175,31 @@ mod tests {
         assert_eq!(record.metadata.owner, Some(ids().identity.key()));
         assert_eq!(record.metadata.placement.identity, Some(ids().identity));
         assert!(record.metadata.charged);
-        let batch = creation(&accepted(), "alice", ids(), NOW);
+        let batch = creation(&accepted(), "alice", &here(), ids(), NOW);
         let charged = batch.writes.iter().any(|write| {
             matches!(write, Write::Charge { holder, incarnation, .. }
                 if *holder == record.key && *incarnation == record.metadata.incarnation)
         });
         assert!(charged, "{batch:?}");
+    }
+
+    #[test]
+    fn a_network_is_charged_to_whom_it_exists_for() {
+        let (organization, project) = (OrganizationId(Uuid::from_u128(91)), ProjectId(Uuid::from_u128(92)));
+        let principal = Principal { organization: Some(organization), project: Some(project), actor: "bob".to_owned() };
+        let batch = creation(&accepted(), "compute", &principal, ids(), NOW);
+        let payer = batch.writes.iter().find_map(|write| match write {
+            Write::Charge { organization, project, .. } => Some((*organization, *project)),
+            _ => None,
+        });
+        assert_eq!(payer, Some((organization, Some(project))));
+        let Some(Write::Insert(network)) = batch.writes.get(1) else { panic!("{batch:?}") };
+        assert_eq!(network.metadata.principal, principal);
+        assert_eq!(network.metadata.placement.organization, Some(accepted().organization));
+        let must_live = |key| {
+            batch.preconditions.iter().any(|condition| matches!(condition, Precondition::Live(live) if *live == key))
+        };
+        assert!(must_live(project.key()) && must_live(accepted().project.key()));
     }
 
     #[test]

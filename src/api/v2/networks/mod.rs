@@ -13,13 +13,15 @@ use axum::routing::put;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::api::access::{endpoint_of, existing_project, permitted, readable, scope_of, visible_region};
+use crate::api::access::{
+    endpoint_of, existing_project, permitted, read_modify_write, readable, scope_of, visible_region,
+};
 use crate::api::context::Trail;
-use crate::api::error::{ApiError, ErrorBody, Failure, deleting_text};
+use crate::api::error::{ApiError, ErrorBody, deleting_text};
 use crate::api::extract::{Authenticated, JsonBody, PathElements, QueryElements};
 use crate::api::openapi::{BodyErrors, CommonErrors};
 use crate::api::wire::{has_tags, tag_filter};
-use crate::api::{Api, Shared, list};
+use crate::api::{Api, Shared, list, reference};
 use crate::identity::Caller;
 use crate::identity::acl::{Endpoint, Operation, Scope};
 use crate::model::edge::Holder;
@@ -27,22 +29,14 @@ use crate::model::ids::{Kind, NetworkId, OrganizationId};
 use crate::model::metadata::Placement;
 use crate::model::network::Network;
 use crate::model::record::Record;
-use crate::store::{Batch, Committed, Filter, Precondition, Refusal, StoreError, Write};
+use crate::store::{Committed, Filter, Refusal, StoreError};
 use intent::NewIds;
-use wire::{AcceptedUpdate, NetworkCreate, NetworkRead, NetworkUpdate};
+use wire::{NetworkCreate, NetworkRead, NetworkUpdate};
 
 const ENDPOINT: Endpoint = Endpoint::NetworksV2;
 
-/// How often a read-modify-write is tried against other writers. Each loss means that another writer won, so this
-/// many losses in a row mean a storm on one resource; more tries would hold the request longer than its client waits.
-const UPDATE_TRIES_MAX: usize = 16;
-
 /// How many users of a network a refusal names: enough to know where to look, not a list to page through.
 const HOLDERS_NAMED_MAX: usize = 3;
-
-/// How many others may refer to one network. Each is a row that a refused deletion reads; more than this is a client
-/// that forgets to take its references back.
-const REFERENCES_MAX: usize = 1024;
 
 pub fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new()
@@ -130,7 +124,8 @@ async fn create_network(
         return Err(ApiError::not_found());
     }
     let ids = NewIds::draw(&api.ambient);
-    let batch = intent::creation(&accepted, &caller.subject, ids, api.ambient.now());
+    let principal = caller.principal(organization, project);
+    let batch = intent::creation(&accepted, &caller.subject, &principal, ids, api.ambient.now());
     let committed = api.store.commit(batch).await.map_err(|error| match error {
         // A region that is going is no longer there to be used.
         StoreError::Refused(Refusal::Deleting(key)) if key == region.key() => ApiError::not_found(),
@@ -181,33 +176,15 @@ async fn update_network(
     let network: NetworkId = path.id("networkID")?;
     trail.resource(network.key());
     let accepted = request.accept()?;
-    for _ in 0..UPDATE_TRIES_MAX {
-        match try_update(&api, &caller, &trail, network, &accepted).await? {
-            Some(committed) => return Ok((StatusCode::ACCEPTED, Json(shown(&committed, network)?)).into_response()),
-            None => tokio::task::yield_now().await,
+    let planned = || async {
+        let record = resolved(&api, &caller, &trail, network, (ENDPOINT, Operation::Update)).await?;
+        if record.metadata.is_deleting() {
+            return Err(ApiError::invalid(deleting_text(Kind::Network)));
         }
-    }
-    Err(ApiError::unavailable())
-}
-
-/// One read-modify-write; `None` when another writer came in between.
-async fn try_update(
-    api: &Api,
-    caller: &Caller,
-    trail: &Trail,
-    network: NetworkId,
-    accepted: &AcceptedUpdate,
-) -> Result<Option<Committed>, ApiError> {
-    let record = resolved(api, caller, trail, network, (ENDPOINT, Operation::Update)).await?;
-    if record.metadata.is_deleting() {
-        return Err(ApiError::invalid(deleting_text(Kind::Network)));
-    }
-    let batch = intent::update(&record.open::<Network>()?, accepted, &caller.subject, api.ambient.now());
-    match api.store.commit(batch).await {
-        Ok(committed) => Ok(Some(committed)),
-        Err(StoreError::Refused(Refusal::Conflict(_))) => Ok(None),
-        Err(error) => Err(error.into()),
-    }
+        Ok(intent::update(&record.open::<Network>()?, &accepted, &caller.subject, api.ambient.now()))
+    };
+    let committed = read_modify_write(&api, planned).await?;
+    Ok((StatusCode::ACCEPTED, Json(shown(&committed, network)?)).into_response())
 }
 
 /// The network that a change is about, audited with its scope, if the caller may read it and change it.
@@ -295,11 +272,7 @@ async fn add_reference(
     let (network, holder) = reference_of(&path)?;
     trail.resource(network.key());
     resolved(&api, &caller, &trail, network, (Endpoint::NetworksV2References, Operation::Create)).await?;
-    if api.store.references(network.key()).await?.len() >= REFERENCES_MAX {
-        return Err(ApiError::new(Failure::Forbidden, "the network has as many references as it may have"));
-    }
-    let batch = Batch::of(vec![Write::AddReference { target: network.key(), holder }]);
-    api.store.commit(batch.provided(Precondition::Live(network.key()))).await?;
+    reference::add(&api, network.key(), holder).await?;
     Ok(StatusCode::CREATED)
 }
 
@@ -319,21 +292,10 @@ async fn remove_reference(
     let (network, holder) = reference_of(&path)?;
     trail.resource(network.key());
     resolved(&api, &caller, &trail, network, (Endpoint::NetworksV2References, Operation::Delete)).await?;
-    api.store.commit(Batch::of(vec![Write::RemoveReference { target: network.key(), holder }])).await?;
+    reference::remove(&api, network.key(), holder).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `<plural>.<group>/<id>`, whether its slash was escaped or made a path element of its own.
 fn reference_of(path: &PathElements) -> Result<(NetworkId, Holder), ApiError> {
-    let network = path.id("networkID")?;
-    let reference = path.text("reference")?;
-    let text = path.text("id").map_or_else(|_| reference.to_owned(), |id| format!("{reference}/{id}"));
-    let holder = text.parse().map_err(|error| ApiError::invalid(format!("invalid path/query element: {error}")))?;
-    if matches!(holder, Holder::Resource(_)) {
-        // What our own resources refer to follows from what they are; a client could only contradict it.
-        return Err(ApiError::invalid(
-            "invalid path/query element: this kind's references are kept by the service itself",
-        ));
-    }
-    Ok((network, holder))
+    Ok((path.id("networkID")?, reference::holder_of(path)?))
 }
