@@ -4,12 +4,13 @@ use axum::http::StatusCode;
 use regent::model::condition::Reason;
 use regent::model::ids::Kind;
 use regent::model::server::Server;
+use regent::providers::simulated::catalogue::IMAGE_GPU;
 use regent::providers::simulated::engine::backdoor::BackdoorChange;
 use regent::providers::simulated::engine::faults::{Effect, Fault};
 use regent::store::memory::Mode;
 
 use super::machines::{
-    Estate, create_server, estate, get_server, inventory, offer, power_state, rebuild, running, server_status,
+    Estate, create_server, estate, get_server, inventory, power_state, rebuild, running, server_status,
 };
 use super::{create, eventually, get, provisioned, world};
 use crate::support::crash::Arm;
@@ -131,12 +132,11 @@ async fn a_server_that_vanished_is_shown_and_made_again() {
 async fn a_thousand_boots_do_not_cost_a_look_each() {
     let (world, life) = world().await;
     let region = world.regions()[0];
-    let offer = offer(&world, &life, region).await;
     let network = create(&world, &life, "crowd", region).await;
     provisioned(&life, network).await;
     let mut servers = Vec::new();
     for number in 0..60 {
-        servers.push(create_server(&life, &offer, network, &[], &format!("one-of-many-{number}")).await);
+        servers.push(create_server(&life, network, &[], &format!("one-of-many-{number}")).await);
     }
     for server in &servers {
         running(&life, *server).await;
@@ -205,7 +205,7 @@ async fn never_two(life: &Life, estate: &Estate) {
 #[test]
 fn a_rebuild_cut_anywhere_is_finished_and_done_once() {
     let ask = async |_: &World, life: &Life, estate: &Estate| {
-        let (status, answer) = rebuild(life, &estate.offer, estate.server, estate.offer.other_image).await;
+        let (status, answer) = rebuild(life, estate.server, IMAGE_GPU).await;
         assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
         running(life, estate.server).await;
     };
@@ -220,7 +220,7 @@ fn a_rebuild_cut_anywhere_is_finished_and_done_once() {
         assert!(runs_on.to_string().contains(&asked.to_string()), "it runs on {asked}: {runs_on}");
         let counters = life.clouds.handle(estate.region).expect("simulated").counters().await.expect("books");
         let orders = counters.operations.get("rebuild-server").copied().unwrap_or(0);
-        assert_eq!(orders, u64::from(asked == estate.offer.other_image), "a rebuild is ordered once, and when asked for");
+        assert_eq!(orders, u64::from(asked == IMAGE_GPU), "a rebuild is ordered once, and when asked for");
         never_two(life, estate).await;
     });
 }
@@ -231,7 +231,7 @@ fn a_creation_that_fails_to_boot_and_is_cut_anywhere_never_makes_two() {
         let fault = Fault { times: Some(1), ..Fault::always("create-server", Effect::FailedBoot) };
         let handle = life.clouds.handle(estate.region).expect("simulated");
         handle.add_faults(vec![fault]).await.expect("takes faults");
-        let server = create_server(life, &estate.offer, estate.network, &[estate.group], "unlucky").await;
+        let server = create_server(life, estate.network, &[estate.group], "unlucky").await;
         running(life, server).await;
     };
     cut_everywhere(ask, async |world, life, estate| {
@@ -254,7 +254,7 @@ async fn a_server_that_never_boots_is_given_up_on_after_three_tries_and_tried_ag
     let estate = estate(&world, &life).await;
     let handle = life.clouds.handle(estate.region).expect("simulated");
     handle.add_faults(vec![Fault::always("create-server", Effect::FailedBoot)]).await.expect("takes faults");
-    let server = create_server(&life, &estate.offer, estate.network, &[estate.group], "doomed").await;
+    let server = create_server(&life, estate.network, &[estate.group], "doomed").await;
     eventually("given up on", async || server_status(&life, server).await == "error").await;
     let creations = async || {
         let books = handle.creations().await.expect("books");
