@@ -112,6 +112,14 @@ pub struct SimulatedCloudArguments {
         value_name = "MILLISECONDS"
     )]
     pub call_delay_ms: u64,
+    /// How long a server takes to boot, in milliseconds
+    #[arg(
+        long = "boot-delay",
+        env = "REGENT_SIMULATED_CLOUD_BOOT_DELAY",
+        default_value_t = 2000,
+        value_name = "MILLISECONDS"
+    )]
+    pub boot_delay_ms: u64,
 }
 
 #[derive(Debug, Subcommand)]
