@@ -1,5 +1,7 @@
 //! The shapes that all resources share on the wire, and the rules for what clients may write into them.
 
+use std::str::FromStr;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -7,6 +9,7 @@ use utoipa::ToSchema;
 use super::error::ApiError;
 use crate::model::condition::{Condition, Reason, Truth};
 use crate::model::metadata::{DESCRIPTION_LEN_MAX, Tag, is_name};
+use crate::model::network::Prefix;
 use crate::model::projection::{HealthStatus, ProvisioningStatus, health_status, provisioning_status};
 use crate::model::record::Record;
 
@@ -153,7 +156,11 @@ impl ReadMetadata {
             modified_time: metadata.modified.map(wire_time),
             modified_by: metadata.modifier.clone(),
             deletion_time: metadata.deletion.map(wire_time),
-            provisioning_status: ProvisioningStatus::Provisioned,
+            provisioning_status: if metadata.is_deleting() {
+                ProvisioningStatus::Deprovisioning
+            } else {
+                ProvisioningStatus::Provisioned
+            },
             provisioning_status_detail: None,
             health_status: HealthStatus::Healthy,
             health_status_detail: None,
@@ -177,9 +184,19 @@ pub struct ProjectScopedReadMetadata {
 impl ProjectScopedReadMetadata {
     #[must_use]
     pub fn of(record: &Record) -> Self {
+        Self::with(record, ReadMetadata::of(record))
+    }
+
+    /// Of a kind that exists by being stored.
+    #[must_use]
+    pub fn of_static(record: &Record) -> Self {
+        Self::with(record, ReadMetadata::of_static(record))
+    }
+
+    fn with(record: &Record, resource: ReadMetadata) -> Self {
         let placement = &record.metadata.placement;
         Self {
-            resource: ReadMetadata::of(record),
+            resource,
             organization_id: placement.organization.map(|id| id.to_string()).unwrap_or_default(),
             project_id: placement.project.map(|id| id.to_string()).unwrap_or_default(),
         }
@@ -190,6 +207,15 @@ impl ProjectScopedReadMetadata {
 #[must_use]
 pub fn wire_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// An id in a body; anything but a UUID in its hyphenated form breaks the rule.
+pub fn body_id<T: FromStr>(text: &str, rule: &'static str) -> Result<T, ApiError> {
+    text.parse().map_err(|_| ApiError::invalid(rule))
+}
+
+pub fn accept_prefix(text: &str, rule: &'static str) -> Result<Prefix, ApiError> {
+    Prefix::parse(text).map_err(|_| ApiError::invalid(rule))
 }
 
 /// A wanted tag, from `name=value`. The value may itself hold `=` (B45).
