@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use regent::actors::{Environment, Options};
-use regent::api::{Api, ApiSettings, ExternalNetworks, router};
+use regent::api::{ApiSettings, router};
 use regent::bootstrap::{BootstrapFile, Urls, bootstrap};
 use regent::config::Configuration;
 use regent::config::regions::apply;
@@ -71,14 +71,9 @@ impl Plane {
         if paused {
             environment.stopping.cancel();
         }
-        let supervision = Supervision::start(environment, Arc::clone(&clouds) as _).await.unwrap();
-        let api = Arc::new(Api {
-            store: Arc::clone(&store),
-            identity: Arc::new(EmbeddedIdentity::new(Arc::clone(&store), ambient.clone())),
-            external_networks: Arc::new(NoExternalNetworks),
-            ambient,
-            settings: ApiSettings::default(),
-        });
+        let supervision = Supervision::start(Arc::clone(&environment), Arc::clone(&clouds) as _).await.unwrap();
+        let identity = Arc::new(EmbeddedIdentity::new(Arc::clone(&store), ambient));
+        let api = equipped(&environment, identity, ApiSettings::default());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         #[expect(clippy::disallowed_methods, reason = "ends with the runtime")]
@@ -112,14 +107,5 @@ impl Plane {
 impl Drop for Plane {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-struct NoExternalNetworks;
-
-#[async_trait]
-impl ExternalNetworks for NoExternalNetworks {
-    async fn external_networks(&self, _region: RegionId) -> Result<Vec<ExternalNetwork>, ProviderError> {
-        Ok(Vec::new())
     }
 }

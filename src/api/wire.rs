@@ -168,6 +168,23 @@ impl ReadMetadata {
     }
 }
 
+/// What is said of something that a cloud has and nobody here makes.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = staticResourceMetadata)]
+pub struct StaticReadMetadata {
+    #[schema(format = "uuid")]
+    pub id: String,
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<WireTag>>,
+    #[schema(format = "date-time")]
+    pub creation_time: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = "date-time")]
+    pub modified_time: Option<String>,
+}
+
 /// What is said of a resource that lives in a project.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
