@@ -21,21 +21,24 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use crate::actors::{Environment, Options};
+use crate::api::catalogue::Catalogue;
 use crate::api::cors::{CorsPolicy, InvalidOrigin};
 use crate::api::listen::Incoming;
 use crate::api::rate::{TenantRate, TenantRates};
 use crate::api::tls::{TlsError, TlsFiles};
-use crate::api::{Api, ApiSettings, ExternalNetworks, admin, router};
+use crate::api::{Api, ApiSettings, CloudReads, Secrets, admin, router};
 use crate::bootstrap::envelope_key::{EnvelopeKeyError, load_or_create};
 use crate::bootstrap::{BootstrapError, Outcome, Urls, bootstrap, files, next_steps, token_requests};
 use crate::command_line::ServeArguments;
 use crate::config::regions::{RegionsError, apply};
 use crate::config::{Configuration, ConfigurationError};
+use crate::identity::IdentityService;
 use crate::identity::embedded::EmbeddedIdentity;
 use crate::model::ambient::Ambient;
 use crate::model::ids::{OrganizationId, RegionId};
-use crate::providers::types::ExternalNetwork;
-use crate::providers::{CallContext, NothingToNote, ProviderError};
+use crate::model::sealed::{SealError, Sealed};
+use crate::providers::types::{ExternalNetwork, Flavor, Image};
+use crate::providers::{CallContext, NothingToNote, Provider, ProviderError, ProviderResult, ServerRequest};
 use crate::store::Store;
 use crate::store::embedded::EmbeddedStore;
 use crate::supervision::clouds::Clouds;
@@ -99,17 +102,13 @@ pub async fn serve(arguments: ServeArguments) -> Result<(), ServeError> {
     let (environment, store) = (Arc::clone(&foundation.environment), Arc::clone(&foundation.store));
     let clouds = Clouds::in_folder(ambient.clone(), foundation.epoch, arguments.data_dir.join(CLOUDS_FOLDER));
     let supervision = Supervision::start(Arc::clone(&environment), Arc::new(clouds)).await?;
-    let api = Arc::new(Api {
-        store: Arc::clone(&store),
-        identity: Arc::new(EmbeddedIdentity::new(Arc::clone(&store), ambient.clone())),
-        external_networks: Arc::new(EquippedClouds(environment)),
-        ambient: ambient.clone(),
-        settings: ApiSettings {
-            cors: CorsPolicy::new(&arguments.cors_allow_origin, arguments.cors_max_age_s)?,
-            cache_max_age_s: arguments.cache_max_age_s,
-        },
-        rates: TenantRates::new(TenantRate { per_second: arguments.tenant_rate, burst: arguments.tenant_burst }),
-    });
+    let settings = ApiSettings {
+        cors: CorsPolicy::new(&arguments.cors_allow_origin, arguments.cors_max_age_s)?,
+        cache_max_age_s: arguments.cache_max_age_s,
+    };
+    let identity = Arc::new(EmbeddedIdentity::new(Arc::clone(&store), ambient.clone()));
+    let rate = TenantRate { per_second: arguments.tenant_rate, burst: arguments.tenant_burst };
+    let api = equipped(&environment, identity, settings, TenantRates::new(rate));
     let admin = admin::router(&api, Arc::new(supervision.inspector()), metrics.clone());
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
@@ -308,19 +307,69 @@ fn install_metrics() -> Option<PrometheusHandle> {
     metrics::set_global_recorder(recorder).ok().map(|()| handle)
 }
 
-/// Asks the clouds that are equipped now.
-struct EquippedClouds(Arc<Environment>);
+/// The API of the process that has this environment.
+#[must_use]
+pub fn equipped(
+    environment: &Arc<Environment>,
+    identity: Arc<dyn IdentityService>,
+    settings: ApiSettings,
+    rates: TenantRates,
+) -> Arc<Api> {
+    let equipment = Arc::new(Equipment(Arc::clone(environment)));
+    Arc::new(Api {
+        store: Arc::clone(&environment.store),
+        identity,
+        catalogue: Catalogue::of(Arc::clone(&equipment) as _),
+        secrets: equipment,
+        completions: environment.graph.completions().clone(),
+        ambient: environment.ambient.clone(),
+        settings,
+        rates,
+    })
+}
+
+/// What the API asks of the process that it belongs to: the clouds that are equipped now, and the envelope key.
+struct Equipment(Arc<Environment>);
+
+impl Equipment {
+    fn cloud(&self, region: RegionId) -> ProviderResult<Arc<dyn Provider>> {
+        self.0.clouds.get(region).ok_or(ProviderError::NotFound)
+    }
+
+    fn context(&self, tenant: OrganizationId) -> CallContext<'static> {
+        CallContext { tenant, cancelled: self.0.stopping.child_token(), ledger: &NothingToNote }
+    }
+}
+
+/// What a cloud offers is the same for every tenant, and so is the queue: nobody's in particular.
+const NOBODY: OrganizationId = OrganizationId(uuid::Uuid::nil());
 
 #[async_trait]
-impl ExternalNetworks for EquippedClouds {
-    async fn external_networks(&self, region: RegionId) -> Result<Vec<ExternalNetwork>, ProviderError> {
-        let provider = self.0.clouds.get(region).ok_or(ProviderError::NotFound)?;
-        let context = CallContext {
-            // Nobody's in particular: the answer is the same for every tenant, and so is the queue.
-            tenant: OrganizationId(uuid::Uuid::nil()),
-            cancelled: self.0.stopping.child_token(),
-            ledger: &NothingToNote,
-        };
-        provider.external_networks(&context).await
+impl CloudReads for Equipment {
+    async fn external_networks(&self, region: RegionId) -> ProviderResult<Vec<ExternalNetwork>> {
+        self.cloud(region)?.external_networks(&self.context(NOBODY)).await
+    }
+
+    async fn flavors(&self, region: RegionId) -> ProviderResult<Vec<Flavor>> {
+        self.cloud(region)?.flavors(&self.context(NOBODY)).await
+    }
+
+    async fn images(&self, region: RegionId) -> ProviderResult<Vec<Image>> {
+        self.cloud(region)?.images(&self.context(NOBODY)).await
+    }
+
+    async fn console_output(
+        &self,
+        region: RegionId,
+        server: &ServerRequest,
+        lines: Option<u32>,
+    ) -> ProviderResult<String> {
+        self.cloud(region)?.console_output(&self.context(server.organization), server, lines).await
+    }
+}
+
+impl Secrets for Equipment {
+    fn open(&self, sealed: &Sealed<String>) -> Result<String, SealError> {
+        self.0.envelope.open(sealed)
     }
 }

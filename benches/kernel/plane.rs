@@ -4,10 +4,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use regent::actors::{Environment, Options};
 use regent::api::rate::TenantRates;
-use regent::api::{Api, ApiSettings, ExternalNetworks, router};
+use regent::api::{ApiSettings, router};
 use regent::bootstrap::{BootstrapFile, Urls, bootstrap};
 use regent::config::Configuration;
 use regent::config::regions::apply;
@@ -15,10 +14,9 @@ use regent::identity::embedded::EmbeddedIdentity;
 use regent::model::ambient::Ambient;
 use regent::model::ids::RegionId;
 use regent::model::sealed::EnvelopeKey;
-use regent::providers::ProviderError;
 use regent::providers::pool::PoolSettings;
-use regent::providers::types::ExternalNetwork;
 use regent::store::Store;
+use regent::serve::equipped;
 use regent::store::embedded::EmbeddedStore;
 use regent::supervision::Supervision;
 use regent::supervision::clouds::Clouds;
@@ -72,15 +70,9 @@ impl Plane {
         if paused {
             environment.stopping.cancel();
         }
-        let supervision = Supervision::start(environment, Arc::clone(&clouds) as _).await.unwrap();
-        let api = Arc::new(Api {
-            store: Arc::clone(&store),
-            identity: Arc::new(EmbeddedIdentity::new(Arc::clone(&store), ambient.clone())),
-            external_networks: Arc::new(NoExternalNetworks),
-            ambient,
-            settings: ApiSettings::default(),
-            rates: TenantRates::default(),
-        });
+        let supervision = Supervision::start(Arc::clone(&environment), Arc::clone(&clouds) as _).await.unwrap();
+        let identity = Arc::new(EmbeddedIdentity::new(Arc::clone(&store), ambient));
+        let api = equipped(&environment, identity, ApiSettings::default(), TenantRates::default());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         #[expect(clippy::disallowed_methods, reason = "ends with the runtime")]
@@ -114,14 +106,5 @@ impl Plane {
 impl Drop for Plane {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.folder);
-    }
-}
-
-struct NoExternalNetworks;
-
-#[async_trait]
-impl ExternalNetworks for NoExternalNetworks {
-    async fn external_networks(&self, _region: RegionId) -> Result<Vec<ExternalNetwork>, ProviderError> {
-        Ok(Vec::new())
     }
 }

@@ -21,6 +21,7 @@ use super::decision::{Decision, Effect, OpenOperation, OperationProgress, Step, 
 use super::kind::{Behaviour, Health};
 use crate::graph::message::Sighting;
 use crate::graph::outcome::Outcome;
+use crate::model::cloud_init;
 use crate::model::condition::{Reason, Statement, Truth};
 use crate::model::ids::{Key, NetworkId, SecurityGroupId, ServerId, SshCertificateAuthorityId};
 use crate::model::operation::{OperationFailure, Verb};
@@ -429,11 +430,7 @@ fn request(resource: &Resource<Server>, authority_key: Option<String>) -> Result
         name: resource.metadata.name.clone(),
         tags: resource.metadata.tags.clone().unwrap_or_default(),
         spec: resource.spec.clone(),
-        user_data: user_data(given, authority_key),
+        user_data: cloud_init::merged(given.as_deref(), authority_key.as_deref()).map(UserDataBytes),
         detail: resource.detail.clone(),
     })
-}
-
-fn user_data(given: Option<Vec<u8>>, _authority_key: Option<String>) -> Option<UserDataBytes> {
-    given.map(UserDataBytes)
 }

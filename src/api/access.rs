@@ -6,9 +6,9 @@ use super::Api;
 use super::error::ApiError;
 use crate::identity::Caller;
 use crate::identity::acl::{Endpoint, Operation, Scope};
-use crate::model::ids::{Key, Kind, OrganizationId, ProjectId, RegionId};
+use crate::model::ids::{Key, Kind, NetworkId, OrganizationId, ProjectId, RegionId};
 use crate::model::metadata::Placement;
-use crate::model::record::{Record, Resource};
+use crate::model::record::{CorruptRecord, Place, Record, Resource};
 use crate::model::region::{Region, RegionSpec};
 use crate::store::{Batch, Committed, Refusal, StoreError};
 
@@ -55,8 +55,27 @@ pub async fn visible_region(
     if sees(caller, organization, &resource.spec) { Ok(resource) } else { Err(ApiError::not_found()) }
 }
 
+/// The region, if it exists for any organization that the caller belongs to, or for an operator who sees every region.
+pub async fn reachable_region(api: &Api, caller: &Caller, region: RegionId) -> Result<Resource<Region>, ApiError> {
+    let record = api.store.get(region.key()).await?.ok_or_else(ApiError::not_found)?;
+    let resource = record.open::<Region>()?;
+    let organizations = &caller.acl().organizations;
+    let is_listed = || organizations.keys().any(|organization| resource.spec.is_visible_to(*organization));
+    let is_reachable = resource.spec.organizations.is_none() || is_listed() || sees_every_region(caller);
+    if is_reachable { Ok(resource) } else { Err(ApiError::not_found()) }
+}
+
+/// Where something that lies in a network lies.
+pub fn child_placement(network: &Record, id: NetworkId) -> Result<(Place, Placement), CorruptRecord> {
+    Ok((network.place()?, Placement { network: Some(id), ..network.metadata.placement }))
+}
+
 fn sees(caller: &Caller, organization: OrganizationId, region: &RegionSpec) -> bool {
-    region.is_visible_to(organization) || caller.allows(Endpoint::Regions, Operation::Read, Scope::Global)
+    region.is_visible_to(organization) || sees_every_region(caller)
+}
+
+fn sees_every_region(caller: &Caller) -> bool {
+    caller.allows(Endpoint::Regions, Operation::Read, Scope::Global)
 }
 
 /// How often a read-modify-write is tried against other writers. Each loss means that another writer won, so this

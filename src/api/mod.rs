@@ -7,17 +7,20 @@
 pub mod access;
 pub mod admin;
 pub mod audit;
+pub mod catalogue;
 pub mod context;
 pub mod cors;
 pub mod error;
 pub mod extract;
 pub mod identity;
+pub mod intent;
 pub mod list;
 pub mod listen;
 pub mod middleware;
 pub mod openapi;
 pub mod rate;
 pub mod reference;
+pub mod resources;
 mod strict_json;
 pub mod system;
 pub mod tls;
@@ -34,20 +37,43 @@ use tokio::sync::Semaphore;
 use tower_http::catch_panic::CatchPanicLayer;
 use utoipa_axum::router::OpenApiRouter;
 
+use crate::graph::completions::Completions;
 use crate::identity::IdentityService;
 use crate::model::ambient::Ambient;
 use crate::model::ids::RegionId;
-use crate::providers::ProviderError;
-use crate::providers::types::ExternalNetwork;
+use crate::model::sealed::{EnvelopeKey, SealError, Sealed};
+use crate::providers::types::{ExternalNetwork, Flavor, Image};
+use crate::providers::{ProviderResult, ServerRequest};
 use crate::store::Store;
+use catalogue::Catalogue;
 use cors::CorsPolicy;
 use error::ApiError;
 use rate::TenantRates;
 
-/// Where the networks that lead outside are read from: the one question of this surface that a cloud answers.
+/// What this surface asks clouds directly, because nobody here keeps it: what they offer, and what a console showed.
 #[async_trait]
-pub trait ExternalNetworks: Send + Sync {
-    async fn external_networks(&self, region: RegionId) -> Result<Vec<ExternalNetwork>, ProviderError>;
+pub trait CloudReads: Send + Sync {
+    async fn external_networks(&self, region: RegionId) -> ProviderResult<Vec<ExternalNetwork>>;
+    async fn flavors(&self, region: RegionId) -> ProviderResult<Vec<Flavor>>;
+    async fn images(&self, region: RegionId) -> ProviderResult<Vec<Image>>;
+    /// The last `lines` of it, or all that the cloud keeps.
+    async fn console_output(
+        &self,
+        region: RegionId,
+        server: &ServerRequest,
+        lines: Option<u32>,
+    ) -> ProviderResult<String>;
+}
+
+/// Opens what is handed to whoever has the permission. All that this surface may do with the envelope key.
+pub trait Secrets: Send + Sync {
+    fn open(&self, sealed: &Sealed<String>) -> Result<String, SealError>;
+}
+
+impl Secrets for EnvelopeKey {
+    fn open(&self, sealed: &Sealed<String>) -> Result<String, SealError> {
+        Self::open(self, sealed)
+    }
 }
 
 /// What an operator may set about the surface.
@@ -71,7 +97,9 @@ impl Default for ApiSettings {
 pub struct Api {
     pub store: Arc<dyn Store>,
     pub identity: Arc<dyn IdentityService>,
-    pub external_networks: Arc<dyn ExternalNetworks>,
+    pub catalogue: Catalogue,
+    pub secrets: Arc<dyn Secrets>,
+    pub completions: Completions,
     pub ambient: Ambient,
     pub settings: ApiSettings,
     pub rates: TenantRates,
@@ -99,7 +127,7 @@ pub(crate) fn every_service() -> OpenApiRouter<Shared> {
 
 /// The paths of the region service.
 fn region_service() -> OpenApiRouter<Shared> {
-    OpenApiRouter::new().merge(v2::networks::routes()).merge(v1::routes())
+    OpenApiRouter::new().merge(v2::routes()).merge(v1::routes())
 }
 
 /// Puts around a set of routes what every request passes. Two routers, because a router adds `Allow` to its refusals

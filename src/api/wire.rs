@@ -1,5 +1,7 @@
 //! The shapes that all resources share on the wire, and the rules for what clients may write into them.
 
+use std::str::FromStr;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -7,6 +9,7 @@ use utoipa::ToSchema;
 use super::error::ApiError;
 use crate::model::condition::{Condition, Reason, Truth};
 use crate::model::metadata::{DESCRIPTION_LEN_MAX, Tag, is_name};
+use crate::model::network::Prefix;
 use crate::model::projection::{HealthStatus, ProvisioningStatus, health_status, provisioning_status};
 use crate::model::record::Record;
 
@@ -185,6 +188,23 @@ impl OrganizationScopedReadMetadata {
     }
 }
 
+/// What is said of something that a cloud has and nobody here makes.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = staticResourceMetadata)]
+pub struct StaticReadMetadata {
+    #[schema(format = "uuid")]
+    pub id: String,
+    pub name: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tags: Option<Vec<WireTag>>,
+    #[schema(format = "date-time")]
+    pub creation_time: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(format = "date-time")]
+    pub modified_time: Option<String>,
+}
+
 /// What is said of a resource that lives in a project.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -199,17 +219,21 @@ pub struct ProjectScopedReadMetadata {
 }
 
 impl ProjectScopedReadMetadata {
-    /// Of a kind that simply is.
-    #[must_use]
-    pub fn of_static(record: &Record) -> Self {
-        Self { resource: ReadMetadata::of_static(record), ..Self::of(record) }
-    }
-
     #[must_use]
     pub fn of(record: &Record) -> Self {
+        Self::with(record, ReadMetadata::of(record))
+    }
+
+    /// Of a kind that exists by being stored.
+    #[must_use]
+    pub fn of_static(record: &Record) -> Self {
+        Self::with(record, ReadMetadata::of_static(record))
+    }
+
+    fn with(record: &Record, resource: ReadMetadata) -> Self {
         let placement = &record.metadata.placement;
         Self {
-            resource: ReadMetadata::of(record),
+            resource,
             organization_id: placement.organization.map(|id| id.to_string()).unwrap_or_default(),
             project_id: placement.project.map(|id| id.to_string()).unwrap_or_default(),
         }
@@ -220,6 +244,15 @@ impl ProjectScopedReadMetadata {
 #[must_use]
 pub fn wire_time(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
+}
+
+/// An id in a body; anything but a UUID in its hyphenated form breaks the rule.
+pub fn body_id<T: FromStr>(text: &str, rule: &'static str) -> Result<T, ApiError> {
+    text.parse().map_err(|_| ApiError::invalid(rule))
+}
+
+pub fn accept_prefix(text: &str, rule: &'static str) -> Result<Prefix, ApiError> {
+    Prefix::parse(text).map_err(|_| ApiError::invalid(rule))
 }
 
 /// A wanted tag, from `name=value`. The value may itself hold `=` (B45).

@@ -7,6 +7,7 @@
 pub mod address_plan;
 pub mod allocation;
 pub mod ambient;
+pub mod cloud_init;
 pub mod condition;
 pub mod edge;
 pub mod identity;

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::condition::{Condition, Reason, Truth};
 use super::record::Record;
+use super::server::{ServerDetail, ServerPhase};
 
 /// The words that clients poll for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
@@ -65,9 +66,82 @@ pub const fn health_status(healthy: Option<&Condition>) -> HealthStatus {
     }
 }
 
+/// The words for a server's power that clients of region know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = instanceLifecyclePhase)]
+pub enum RegionPowerState {
+    Pending,
+    Queued,
+    Building,
+    Rebuilding,
+    Running,
+    Stopping,
+    Stopped,
+    Error,
+}
+
+/// The power word of a server. What the cloud does not know now, it is said to be where it was last seen.
+#[must_use]
+pub const fn region_power_state(phase: ServerPhase, phase_seen: ServerPhase) -> RegionPowerState {
+    let phase = match phase {
+        ServerPhase::Vanished | ServerPhase::Unknown => phase_seen,
+        phase => phase,
+    };
+    match phase {
+        // A server that was never seen, or only vanished, is as one that is still to come.
+        ServerPhase::Pending | ServerPhase::Starting | ServerPhase::Vanished | ServerPhase::Unknown => {
+            RegionPowerState::Pending
+        }
+        ServerPhase::Queued => RegionPowerState::Queued,
+        ServerPhase::Building => RegionPowerState::Building,
+        ServerPhase::Rebuilding => RegionPowerState::Rebuilding,
+        ServerPhase::Running => RegionPowerState::Running,
+        ServerPhase::Stopping => RegionPowerState::Stopping,
+        ServerPhase::Stopped | ServerPhase::Paused | ServerPhase::Suspended | ServerPhase::Crashed => {
+            RegionPowerState::Stopped
+        }
+        ServerPhase::Error => RegionPowerState::Error,
+    }
+}
+
+/// The provisioning word of a server: while its disk is replaced it is not what was asked for.
+#[must_use]
+pub fn server_provisioning_status(record: &Record, detail: &ServerDetail) -> ProvisioningStatus {
+    match provisioning_status(record) {
+        ProvisioningStatus::Provisioned if detail.rebuild.is_some() => ProvisioningStatus::Provisioning,
+        word => word,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn b27_b28_every_phase_has_a_power_word() {
+        use {RegionPowerState as W, ServerPhase as F};
+        let table = [
+            (F::Pending, W::Pending),
+            (F::Queued, W::Queued),
+            (F::Building, W::Building),
+            (F::Rebuilding, W::Rebuilding),
+            (F::Starting, W::Pending),
+            (F::Running, W::Running),
+            (F::Stopping, W::Stopping),
+            (F::Stopped, W::Stopped),
+            (F::Paused, W::Stopped),
+            (F::Suspended, W::Stopped),
+            (F::Crashed, W::Stopped),
+            (F::Error, W::Error),
+        ];
+        for (phase, word) in table {
+            assert_eq!(region_power_state(phase, F::Queued), word, "{phase:?}");
+            for lost in [F::Vanished, F::Unknown] {
+                assert_eq!(region_power_state(lost, phase), word, "{lost:?} after {phase:?}");
+            }
+        }
+        assert_eq!(region_power_state(F::Unknown, F::Vanished), W::Pending);
+    }
 
     #[test]
     fn b38_every_reason_has_a_word_on_both_axes() {

@@ -33,8 +33,7 @@ pub fn server_body(network: Uuid, groups: &[Uuid], name: &str) -> Value {
 }
 
 pub async fn create_server(life: &Life, network: Uuid, groups: &[Uuid], name: &str) -> ServerId {
-    let (status, answer) =
-        life.request("POST", "/api/v2/servers", Some(server_body(network, groups, name))).await;
+    let (status, answer) = life.request("POST", "/api/v2/servers", Some(server_body(network, groups, name))).await;
     assert_eq!(status, StatusCode::CREATED, "{answer}");
     ServerId(answer["metadata"]["id"].as_str().expect("an id").parse().expect("a UUID"))
 }

@@ -68,10 +68,8 @@ async fn deleting_a_project_takes_everything_down_in_order() {
     let path = format!("/api/v1/organizations/{}/projects/{}", tenant.organization, tenant.project);
     let (status, answer) = life.request("DELETE", &path, None).await;
     assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
-    eventually("the project is gone", async || {
-        life.store.get(tenant.project.key()).await.expect("reads").is_none()
-    })
-    .await;
+    eventually("the project is gone", async || life.store.get(tenant.project.key()).await.expect("reads").is_none())
+        .await;
     assert_eq!(get(&life, network).await.0, StatusCode::NOT_FOUND);
     assert_eq!(get_server(&life, server).await.0, StatusCode::NOT_FOUND);
     assert!(inventory(&life, region).await.is_empty());
@@ -92,7 +90,11 @@ async fn verbs_are_carried_out_and_refused_by_the_state_of_the_server() {
     assert_eq!(verb(&life, &estate, "stop").await, StatusCode::ACCEPTED);
     assert_eq!(power_state(&life, estate.server).await, "Stopping");
     eventually("stopped", async || power_state(&life, estate.server).await == "Stopped").await;
-    assert_eq!(server_status(&life, estate.server).await, "provisioned", "a stopped server is still what was asked for");
+    assert_eq!(
+        server_status(&life, estate.server).await,
+        "provisioned",
+        "a stopped server is still what was asked for"
+    );
     assert_eq!(verb(&life, &estate, "softreboot").await, StatusCode::BAD_REQUEST);
     assert_eq!(verb(&life, &estate, "start").await, StatusCode::ACCEPTED);
     running(&life, estate.server).await;

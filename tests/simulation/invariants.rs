@@ -119,7 +119,8 @@ pub async fn at_rest(world: &World, life: &Life, ledger: &mut Ledger) -> Result<
     };
     tenant_is_settled(world, life, ledger).await?;
     // What waits for a user of another service may stay for ever, and so may whoever waits for it.
-    let waiting = ledger.networks.iter().filter(|(_, known)| !known.doubtful.is_empty() || !known.references.is_empty());
+    let waiting =
+        ledger.networks.iter().filter(|(_, known)| !known.doubtful.is_empty() || !known.references.is_empty());
     ledger.waiting_for_ever = waiting.map(|(id, _)| *id).collect();
     accepted_is_durable(&networks, ledger)?;
     machines::accepted_is_durable(&machines, ledger)?;

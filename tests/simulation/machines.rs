@@ -95,13 +95,7 @@ pub enum MachineDeed {
     Verb,
 }
 
-pub async fn perform(
-    deed: MachineDeed,
-    world: &World,
-    life: &Life,
-    ledger: &mut Ledger,
-    random: &mut fastrand::Rng,
-) {
+pub async fn perform(deed: MachineDeed, world: &World, life: &Life, ledger: &mut Ledger, random: &mut fastrand::Rng) {
     match deed {
         MachineDeed::CreateGroup => create_group(life, ledger, random).await,
         MachineDeed::UpdateGroup => update_group(life, ledger, random).await,
@@ -404,7 +398,9 @@ pub fn accepted_is_durable(stored: &Stored, ledger: &mut Ledger) -> Result<(), S
         let asked = Asked { groups: groups.clone(), image: spec.image.0, public: spec.wants_public_ip() };
         known.authority = spec.ssh_certificate_authority.map(|authority| authority.0);
         match &known.asked {
-            Some(before) => ensure!(*before == asked, "an accepted update of server {id} is lost: {before:?}, {asked:?}"),
+            Some(before) => {
+                ensure!(*before == asked, "an accepted update of server {id} is lost: {before:?}, {asked:?}")
+            }
             None => known.asked = Some(asked),
         }
         known.used = groups.into_iter().collect();
@@ -440,7 +436,8 @@ pub fn cloud_is_as_stored(
     let parked = |key: Key| graph.node(key).is_some_and(|node| node.snapshot().phase == Phase::Parked);
     let (groups, ports) = (marked(&inventory.security_groups)?, marked(&inventory.ports)?);
     let (servers, addresses) = (marked(&inventory.servers)?, marked(&inventory.floating_ips)?);
-    let checks = [("group", &groups, &stored.groups), ("port", &ports, &stored.servers), ("server", &servers, &stored.servers)];
+    let checks =
+        [("group", &groups, &stored.groups), ("port", &ports, &stored.servers), ("server", &servers, &stored.servers)];
     for (what, objects, records) in checks {
         for (id, found) in objects {
             ensure!(found.len() == 1, "the cloud has {} of {what} {id}", found.len());
@@ -459,11 +456,15 @@ pub fn cloud_is_as_stored(
             continue;
         }
         let spec = record.open::<Server>().map_err(|error| error.to_string())?.spec;
-        ensure!(addresses.contains_key(id) == spec.wants_public_ip(), "the public address of server {id} is not as asked");
+        ensure!(
+            addresses.contains_key(id) == spec.wants_public_ip(),
+            "the public address of server {id} is not as asked"
+        );
         let Body::Server(body) = &servers[id][0].body else { return Err(format!("{id} is no server")) };
         ensure!(body.image == spec.image, "server {id} runs on {}, not on {}", body.image, spec.image);
         let Body::Port { options, .. } = &ports[id][0].body else { return Err(format!("{id} has no port")) };
-        let wanted = spec.security_groups().iter().filter_map(|group| groups.get(&group.0)).map(|found| found[0].id.clone());
+        let wanted =
+            spec.security_groups().iter().filter_map(|group| groups.get(&group.0)).map(|found| found[0].id.clone());
         ensure!(options.security_groups == wanted.collect(), "the groups of server {id} are not as asked");
     }
     Ok(())
@@ -485,7 +486,8 @@ pub async fn books_are_even(world: &World, life: &Life, stored: &Stored) -> Resu
         ensure!(even, "{} refers to {held:?} and not to {wanted:?}", record.key);
     }
     for region in world.regions() {
-        let books = life.clouds.handle(region).expect("simulated").creations().await.map_err(|error| error.to_string())?;
+        let books =
+            life.clouds.handle(region).expect("simulated").creations().await.map_err(|error| error.to_string())?;
         for creation in books.creations {
             ensure!(creation.count.at_once_max <= 1, "there were doubles: {creation:?}");
         }

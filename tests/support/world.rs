@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use async_trait::async_trait;
 use axum::Router;
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
@@ -12,7 +11,7 @@ use http_body_util::BodyExt;
 use jiff::Timestamp;
 use regent::actors::{Environment, Options};
 use regent::api::rate::TenantRates;
-use regent::api::{self, Api, ApiSettings, ExternalNetworks};
+use regent::api::{self, ApiSettings};
 use regent::identity::embedded::EmbeddedIdentity;
 use regent::model::ambient::{Ambient, Clock, Uninterrupted};
 use regent::model::ids::{Incarnation, OrganizationId, ProjectId, RegionId, TokenId};
@@ -23,10 +22,9 @@ use regent::model::record::Record;
 use regent::model::region::{ProviderNetworks, ProviderSettings, Region, RegionSpec, SimulatedSettings};
 use regent::model::sealed::EnvelopeKey;
 use regent::model::token::{BearerToken, Role, Token};
-use regent::providers::ProviderError;
 use regent::providers::simulated::engine::SimulatedCloud;
 use regent::providers::simulated::in_process::Kept;
-use regent::providers::types::ExternalNetwork;
+use regent::serve::equipped;
 use regent::store::memory::{MemoryDisk, MemoryStore, Mode};
 use regent::store::{Batch, Store, Write};
 use regent::supervision::Supervision;
@@ -172,30 +170,16 @@ impl World {
         let clouds = Arc::new(Clouds::new(ambient.clone(), self.lives, Box::new(keeper)).interrupted_by(points));
         let envelope = EnvelopeKey::from_bytes(&[9; 32]).expect("a key");
         let environment = Environment::new(Arc::clone(&store), ambient.clone(), envelope, self.options);
-        let supervision = Supervision::start(environment, around(Arc::clone(&clouds) as _)).await.expect("starts");
-        let api = Arc::new(Api {
-            store: Arc::clone(&store),
-            identity: Arc::new(EmbeddedIdentity::new(Arc::clone(&store), ambient.clone())),
-            external_networks: Arc::new(NoExternalNetworks),
-            ambient,
-            settings: ApiSettings::default(),
-            rates: TenantRates::default(),
-        });
+        let supervision =
+            Supervision::start(Arc::clone(&environment), around(Arc::clone(&clouds) as _)).await.expect("starts");
+        let identity = Arc::new(EmbeddedIdentity::new(Arc::clone(&store), ambient));
+        let api = equipped(&environment, identity, ApiSettings::default(), TenantRates::default());
         Life { store, clouds, supervision, router: api::router(&api), token: self.token.clone() }
     }
 }
 
 fn insert(record: Record) -> Write {
     Write::Insert(Box::new(record))
-}
-
-struct NoExternalNetworks;
-
-#[async_trait]
-impl ExternalNetworks for NoExternalNetworks {
-    async fn external_networks(&self, _region: RegionId) -> Result<Vec<ExternalNetwork>, ProviderError> {
-        Ok(Vec::new())
-    }
 }
 
 /// One life of the process.

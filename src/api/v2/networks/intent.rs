@@ -1,18 +1,18 @@
 //! What accepting a request about a network means for the store. Pure: times and ids are handed in.
 
 use jiff::Timestamp;
-use uuid::Uuid;
 
 use super::wire::{AcceptedCreate, AcceptedUpdate};
-use crate::model::WRITER_VERSION;
+use crate::api::intent::{Author, Revision, insert};
+use crate::api::wire::AcceptedMetadata;
 use crate::model::ambient::Ambient;
 use crate::model::edge::Holder;
 use crate::model::identity::{HIDDEN_NAME, Identity, IdentitySpec};
-use crate::model::ids::{IdentityId, Incarnation, Key, NetworkId, OrganizationId};
-use crate::model::metadata::{Metadata, Placement, Principal};
+use crate::model::ids::{IdentityId, Incarnation, NetworkId, OrganizationId};
+use crate::model::metadata::{Metadata, Placement};
 use crate::model::network::{Network, NetworkSpec};
 use crate::model::quota::{Amount, Amounts, QuotaKind};
-use crate::model::record::{Document, Record, Resource};
+use crate::model::record::Resource;
 use crate::store::{Batch, Precondition, Write};
 
 /// The ids that a creation will use.
@@ -40,7 +40,7 @@ impl NewIds {
 /// then what it owns, then what protects the project, then what it costs. It is charged to whom it exists for, who
 /// need not be where it lies.
 #[must_use]
-pub fn creation(accepted: &AcceptedCreate, subject: &str, principal: &Principal, ids: NewIds, now: Timestamp) -> Batch {
+pub fn creation(accepted: &AcceptedCreate, author: &Author, ids: NewIds) -> Batch {
     let placement = Placement {
         organization: Some(accepted.organization),
         project: Some(accepted.project),
@@ -48,18 +48,15 @@ pub fn creation(accepted: &AcceptedCreate, subject: &str, principal: &Principal,
         identity: None,
         network: None,
     };
-    let hidden = Metadata::new(ids.identity_incarnation, HIDDEN_NAME, placement, subject, now);
-    let hidden = Metadata { principal: principal.clone(), ..hidden };
+    let hidden = AcceptedMetadata { name: HIDDEN_NAME.to_owned(), description: None, tags: None };
+    let hidden = author.metadata(&hidden, ids.identity_incarnation, placement);
+    let placement = Placement { identity: Some(ids.identity), ..placement };
     let network = Metadata {
-        incarnation: ids.network_incarnation,
-        name: accepted.metadata.name.clone(),
-        description: accepted.metadata.description.clone(),
-        tags: accepted.metadata.tags.clone(),
-        placement: Placement { identity: Some(ids.identity), ..placement },
         owner: Some(ids.identity.key()),
         charged: true,
-        ..hidden.clone()
+        ..author.metadata(&accepted.metadata, ids.network_incarnation, placement)
     };
+    let principal = &author.principal;
     let charge = Write::Charge {
         organization: principal.organization.unwrap_or(accepted.organization),
         project: principal.project,
@@ -84,12 +81,7 @@ pub fn creation(accepted: &AcceptedCreate, subject: &str, principal: &Principal,
     }
 }
 
-fn insert<K: crate::model::record::ResourceKind>(id: Uuid, metadata: Metadata, spec: &K::Spec) -> Write {
-    Write::Insert(Box::new(Record::new::<K>(id, metadata, spec)))
-}
-
-/// A full replacement of what may change. What was fixed at creation is carried over, the creator included (B10).
-/// The generation counts changes of what has to be realised; a new name or tag is realised by being stored.
+/// A full replacement of what may change. What was fixed at creation is carried over.
 #[must_use]
 pub fn update(stored: &Resource<Network>, accepted: &AcceptedUpdate, subject: &str, now: Timestamp) -> Batch {
     let spec = NetworkSpec {
@@ -97,37 +89,18 @@ pub fn update(stored: &Resource<Network>, accepted: &AcceptedUpdate, subject: &s
         routes: accepted.routes.clone(),
         ..stored.spec.clone()
     };
-    let old = &stored.metadata;
-    let metadata = Metadata {
-        name: accepted.metadata.name.clone(),
-        description: accepted.metadata.description.clone(),
-        tags: accepted.metadata.tags.clone(),
-        modifier: Some(subject.to_owned()),
-        modified: Some(now),
-        generation: old.generation + u64::from(spec != stored.spec),
-        writer_version: WRITER_VERSION,
-        ..old.clone()
-    };
-    Batch::of(vec![Write::Intent {
-        key: stored.key,
-        expected: stored.revision,
-        metadata: Box::new(metadata),
-        spec: Document::of(&spec),
-    }])
-    .provided(Precondition::Live(stored.key))
-}
-
-#[must_use]
-pub fn deletion(network: Key, now: Timestamp) -> Batch {
-    Batch::of(vec![Write::MarkDeleted { key: network, at: now }]).provided(Precondition::Unreferenced(network))
+    let revision = Revision { metadata: &accepted.metadata, subject, now, is_news: spec != stored.spec };
+    Batch::of(vec![revision.write(stored, &spec)]).provided(Precondition::Live(stored.key))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::wire::AcceptedMetadata;
     use crate::model::ids::{ProjectId, RegionId};
+    use crate::model::metadata::Principal;
     use crate::model::network::Prefix;
+    use crate::model::record::Record;
+    use uuid::Uuid;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
@@ -155,14 +128,15 @@ mod tests {
         }
     }
 
-    fn here() -> Principal {
+    fn alice() -> Author {
         let accepted = accepted();
         let (organization, project) = (Some(accepted.organization), Some(accepted.project));
-        Principal { organization, project, actor: "alice".to_owned() }
+        let principal = Principal { organization, project, actor: "alice".to_owned() };
+        Author { subject: "alice".to_owned(), principal, now: NOW }
     }
 
     fn created() -> Record {
-        let batch = creation(&accepted(), "alice", &here(), ids(), NOW);
+        let batch = creation(&accepted(), &alice(), ids());
         match batch.writes.into_iter().nth(1) {
             Some(Write::Insert(record)) => *record,
             other => panic!("the second write makes the network, not {other:?}"),
@@ -175,7 +149,7 @@ mod tests {
         assert_eq!(record.metadata.owner, Some(ids().identity.key()));
         assert_eq!(record.metadata.placement.identity, Some(ids().identity));
         assert!(record.metadata.charged);
-        let batch = creation(&accepted(), "alice", &here(), ids(), NOW);
+        let batch = creation(&accepted(), &alice(), ids());
         let charged = batch.writes.iter().any(|write| {
             matches!(write, Write::Charge { holder, incarnation, .. }
                 if *holder == record.key && *incarnation == record.metadata.incarnation)
@@ -187,7 +161,7 @@ mod tests {
     fn a_network_is_charged_to_whom_it_exists_for() {
         let (organization, project) = (OrganizationId(Uuid::from_u128(91)), ProjectId(Uuid::from_u128(92)));
         let principal = Principal { organization: Some(organization), project: Some(project), actor: "bob".to_owned() };
-        let batch = creation(&accepted(), "compute", &principal, ids(), NOW);
+        let batch = creation(&accepted(), &Author { subject: "compute".to_owned(), principal: principal.clone(), now: NOW }, ids());
         let payer = batch.writes.iter().find_map(|write| match write {
             Write::Charge { organization, project, .. } => Some((*organization, *project)),
             _ => None,

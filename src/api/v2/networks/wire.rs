@@ -4,12 +4,13 @@ use std::net::Ipv4Addr;
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
-use uuid::Uuid;
 
 use crate::api::error::ApiError;
-use crate::api::wire::{AcceptedMetadata, ProjectScopedReadMetadata, WriteMetadata};
-use crate::model::ids::{OrganizationId, ProjectId, RegionId, parse_uuid};
-use crate::model::network::{InvalidNetwork, Network, NetworkSpec, Prefix, Reservations, Route};
+use crate::api::resources::Surface;
+use crate::api::wire::{AcceptedMetadata, ProjectScopedReadMetadata, WriteMetadata, accept_prefix, body_id};
+use crate::identity::acl::Endpoint;
+use crate::model::ids::{OrganizationId, ProjectId, RegionId};
+use crate::model::network::{InvalidNetwork, Network, NetworkSpec, Reservations, Route};
 use crate::model::record::{CorruptRecord, Record};
 
 /// More name servers than any resolver asks; clouds refuse lists of this length long before we do.
@@ -129,9 +130,9 @@ impl NetworkCreate {
         let spec = self.spec;
         let accepted = AcceptedCreate {
             metadata: self.metadata.accept()?,
-            organization: OrganizationId(body_id(&spec.organization_id, "spec.organizationId must be a UUID")?),
-            project: ProjectId(body_id(&spec.project_id, "spec.projectId must be a UUID")?),
-            region: RegionId(body_id(&spec.region_id, "spec.regionId must be a UUID")?),
+            organization: body_id(&spec.organization_id, "spec.organizationId must be a UUID")?,
+            project: body_id(&spec.project_id, "spec.projectId must be a UUID")?,
+            region: body_id(&spec.region_id, "spec.regionId must be a UUID")?,
             spec: NetworkSpec {
                 prefix: accept_prefix(&spec.prefix, "spec.prefix must be an IPv4 prefix in CIDR notation")?,
                 reservations: spec.reservations.map(accept_reservations).transpose()?,
@@ -157,14 +158,6 @@ impl NetworkUpdate {
             routes: self.spec.routes.map(accept_routes).transpose()?,
         })
     }
-}
-
-fn body_id(text: &str, rule: &'static str) -> Result<Uuid, ApiError> {
-    parse_uuid(text).map_err(|_| ApiError::invalid(rule))
-}
-
-fn accept_prefix(text: &str, rule: &'static str) -> Result<Prefix, ApiError> {
-    Prefix::parse(text).map_err(|_| ApiError::invalid(rule))
 }
 
 fn accept_reservations(wire: WireReservations) -> Result<Reservations, ApiError> {
@@ -202,8 +195,11 @@ fn accept_routes(routes: Vec<WireRoute>) -> Result<Vec<Route>, ApiError> {
     routes.into_iter().map(accept).collect()
 }
 
-impl NetworkRead {
-    pub fn of(record: &Record) -> Result<Self, CorruptRecord> {
+impl Surface for NetworkRead {
+    type Kind = Network;
+    const ENDPOINT: Endpoint = Endpoint::NetworksV2;
+
+    fn of(record: &Record) -> Result<Self, CorruptRecord> {
         let spec = record.open::<Network>()?.spec;
         let reservations = spec.effective_reservations();
         let route =

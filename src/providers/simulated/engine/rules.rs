@@ -124,7 +124,9 @@ impl World {
                 related.extend(of_same_marks(ObjectKind::Router));
                 related
             }
-            ObjectKind::Server => of_same_marks(ObjectKind::Port).chain(of_same_marks(ObjectKind::FloatingIp)).collect(),
+            ObjectKind::Server => {
+                of_same_marks(ObjectKind::Port).chain(of_same_marks(ObjectKind::FloatingIp)).collect()
+            }
             _ => Vec::new(),
         }
     }
@@ -283,10 +285,7 @@ impl World {
                 self.free_port(port)?;
                 server.port.clone_from(port);
             }
-            (
-                Change::Subnet { .. } | Change::Gateway { .. } | Change::Port { .. } | Change::Connection { .. },
-                _,
-            ) => {
+            (Change::Subnet { .. } | Change::Gateway { .. } | Change::Port { .. } | Change::Connection { .. }, _) => {
                 return Err(CloudError::rejected("this kind of object has no such part"));
             }
         }
