@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use async_trait::async_trait;
 use regent::actors::{Environment, Options};
 use regent::api::{ApiSettings, router};
 use regent::bootstrap::{BootstrapFile, Urls, bootstrap};
@@ -14,9 +13,8 @@ use regent::identity::embedded::EmbeddedIdentity;
 use regent::model::ambient::Ambient;
 use regent::model::ids::RegionId;
 use regent::model::sealed::EnvelopeKey;
-use regent::providers::ProviderError;
 use regent::providers::pool::PoolSettings;
-use regent::providers::types::ExternalNetwork;
+use regent::serve::equipped;
 use regent::store::Store;
 use regent::store::embedded::EmbeddedStore;
 use regent::supervision::Supervision;

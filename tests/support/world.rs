@@ -168,7 +168,8 @@ impl World {
         let clouds = Arc::new(Clouds::new(ambient.clone(), self.lives, Box::new(keeper)).interrupted_by(points));
         let envelope = EnvelopeKey::from_bytes(&[9; 32]).expect("a key");
         let environment = Environment::new(Arc::clone(&store), ambient.clone(), envelope, self.options);
-        let supervision = Supervision::start(Arc::clone(&environment), around(Arc::clone(&clouds) as _)).await.expect("starts");
+        let supervision =
+            Supervision::start(Arc::clone(&environment), around(Arc::clone(&clouds) as _)).await.expect("starts");
         let identity = Arc::new(EmbeddedIdentity::new(Arc::clone(&store), ambient));
         let api = equipped(&environment, identity, ApiSettings::default());
         Life { store, clouds, supervision, router: api::router(&api), token: self.token.clone() }
