@@ -1,14 +1,10 @@
 //! Who may see and do what.
 
-use regent::identity::acl::{Acl, Endpoint, Grants, Operation, Permission};
+use regent::identity::acl::{Acl, Endpoint, Operation};
 use reqwest::{Method, StatusCode};
 use serde_json::json;
 
-use super::{NETWORKS, World, expect, expect_error, network_path};
-
-fn may(endpoint: Endpoint, operations: &[Operation]) -> Grants {
-    operations.iter().map(|operation| Permission { endpoint, operation: *operation }).collect()
-}
+use super::{NETWORKS, World, expect, expect_error, may, network_path};
 
 #[tokio::test]
 async fn a_foreign_network_and_an_unknown_one_answer_alike() {

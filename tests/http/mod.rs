@@ -3,7 +3,9 @@
 mod admin;
 mod audit;
 mod bootstrap;
+mod cloud;
 mod cross_cutting;
+mod flavors_images;
 mod identity;
 mod limits;
 mod matrix;
@@ -12,6 +14,10 @@ mod networks;
 mod process;
 mod references;
 mod regions;
+mod security_groups;
+mod server_verbs;
+mod servers;
+mod ssh_certificate_authorities;
 mod tenants;
 mod tls;
 
@@ -20,27 +26,30 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use regent::api::catalogue::Catalogue;
 use regent::api::rate::{TenantRate, TenantRates};
-use regent::api::{Api, ApiSettings, ExternalNetworks, router};
+use regent::api::{Api, ApiSettings, router};
 use regent::bootstrap::{BootstrapFile, Outcome, Urls, bootstrap};
-use regent::identity::acl::Acl;
+use regent::graph::completions::Completions;
+use regent::identity::acl::{Acl, Endpoint, Grants, Operation, Permission};
 use regent::identity::embedded::EmbeddedIdentity;
 use regent::identity::speaking::SpeakingFor;
 use regent::identity::{AuthenticationError, Caller, IdentityService};
 use regent::model::ambient::{Ambient, Uninterrupted};
-use regent::model::ids::{Incarnation, OrganizationId, ProjectId, ProviderExternalNetworkId, RegionId};
+use regent::model::ids::{Incarnation, OrganizationId, ProjectId, RegionId};
 use regent::model::metadata::{Metadata, Placement};
 use regent::model::organization::{Organization, OrganizationSpec, Project, ProjectSpec};
 use regent::model::record::{Record, ResourceKind};
 use regent::model::region::{ProviderSettings, Region, RegionSpec, SimulatedSettings};
-use regent::providers::ProviderError;
-use regent::providers::types::ExternalNetwork;
+use regent::model::sealed::EnvelopeKey;
 use regent::store::embedded::EmbeddedStore;
 use regent::store::memory::{MemoryDisk, MemoryStore, Mode};
 use regent::store::{Batch, Store, Write};
 use reqwest::{Method, RequestBuilder, Response, StatusCode};
 use serde_json::{Value, json};
 use uuid::Uuid;
+
+use cloud::StubCloud;
 
 /// A directory of one test's own, gone when the test is.
 pub struct Folder(pub std::path::PathBuf);
@@ -80,23 +89,22 @@ impl IdentityService for TestIdentity {
     }
 }
 
-struct TwoExternalNetworks;
-
-#[async_trait]
-impl ExternalNetworks for TwoExternalNetworks {
-    async fn external_networks(&self, _region: RegionId) -> Result<Vec<ExternalNetwork>, ProviderError> {
-        let network =
-            |name: &str| ExternalNetwork { id: ProviderExternalNetworkId(format!("id-{name}")), name: name.to_owned() };
-        Ok(vec![network("two"), network("one")])
-    }
-}
-
 pub fn memory_store(ambient: &Ambient) -> Arc<dyn Store> {
     memory_store_in(ambient, Mode::Atomic)
 }
 
 fn memory_store_in(ambient: &Ambient, mode: Mode) -> Arc<dyn Store> {
     Arc::new(MemoryStore::open(MemoryDisk::new(), ambient.clone(), Arc::new(Uninterrupted), mode))
+}
+
+/// The key that a test's secrets are sealed with.
+pub fn envelope() -> EnvelopeKey {
+    EnvelopeKey::from_bytes(&[9; 32]).expect("a key")
+}
+
+/// Permission to do these things.
+pub fn may(endpoint: Endpoint, operations: &[Operation]) -> Grants {
+    operations.iter().map(|operation| Permission { endpoint, operation: *operation }).collect()
 }
 
 /// One server and everything a test needs to speak to it.
@@ -107,6 +115,7 @@ pub struct World {
     pub ambient: Ambient,
     pub start: BootstrapFile,
     pub api: Arc<Api>,
+    pub cloud: Arc<StubCloud>,
     identity: Arc<TestIdentity>,
     folders: Vec<Folder>,
 }
@@ -147,16 +156,29 @@ impl World {
         let Outcome::Issued(start) = outcome else { panic!("the store was not empty: {outcome:?}") };
         let embedded = EmbeddedIdentity::new(Arc::clone(&store), ambient.clone());
         let identity = Arc::new(TestIdentity { made_up: Mutex::default(), embedded });
+        let cloud = Arc::new(StubCloud::default());
         let api = Arc::new(Api {
             store: Arc::clone(&store),
             identity: Arc::clone(&identity) as _,
-            external_networks: Arc::new(TwoExternalNetworks),
+            catalogue: Catalogue::of(Arc::clone(&cloud) as _),
+            secrets: Arc::new(envelope()),
+            completions: Completions::default(),
             ambient: ambient.clone(),
             settings: ApiSettings::default(),
             rates: TenantRates::new(rate),
         });
         let address = serve(router(&api)).await;
-        Self { address, client: reqwest::Client::new(), store, ambient, start, api, identity, folders: vec![folder] }
+        Self {
+            address,
+            client: reqwest::Client::new(),
+            store,
+            ambient,
+            start,
+            api,
+            cloud,
+            identity,
+            folders: vec![folder],
+        }
     }
 
     /// A request with the administrator's token.
@@ -181,6 +203,57 @@ impl World {
         let caller = Caller::new(name.to_owned(), acl);
         self.identity.made_up.lock().expect("not poisoned").insert(name.to_owned(), caller);
         name.to_owned()
+    }
+
+    /// Somebody of another organization, who may do everything there.
+    pub async fn stranger(&self) -> String {
+        let (organization, _) = self.tenant().await;
+        let mut acl = Acl::default();
+        let everything = Endpoint::ALL.into_iter().flat_map(|endpoint| may(*endpoint, &Operation::ALL)).collect();
+        acl.organizations.entry(organization).or_default().everywhere = everything;
+        self.bearer_of("stranger", acl)
+    }
+
+    /// Somebody of the first organization, who may do exactly this there.
+    pub fn member(&self, name: &str, grants: Grants) -> String {
+        let mut acl = Acl::default();
+        acl.organizations.entry(self.start.organization_id).or_default().everywhere = grants;
+        self.bearer_of(name, acl)
+    }
+
+    pub async fn send_as(&self, bearer: &str, method: Method, path: &str, body: &Value) -> Response {
+        self.anonymous(method, path).bearer_auth(bearer).json(body).send().await.expect("an answer")
+    }
+
+    /// Asserts that whoever may not read a resource gets the answers of one that does not exist.
+    pub async fn assert_hidden_from(
+        &self,
+        bearer: &str,
+        collection: &str,
+        id: &str,
+        tries: &[(Method, &str)],
+        body: &Value,
+    ) {
+        for (method, tail) in tries {
+            let mut texts = Vec::new();
+            for id in [id, &self.ambient.uuid().to_string()] {
+                let path = format!("{collection}/{id}{tail}");
+                let response = self.send_as(bearer, method.clone(), &path, body).await;
+                texts.push(expect_error(response, StatusCode::NOT_FOUND, "not_found").await);
+            }
+            assert_eq!(texts[0], texts[1], "{method} {tail}");
+        }
+        let list = self.send_as(bearer, Method::GET, collection, &json!(null)).await;
+        assert_eq!(expect(list, StatusCode::OK).await, json!([]), "B12: an empty list is a list");
+    }
+
+    /// Creates what a body describes.
+    pub async fn made(&self, collection: &str, body: &Value) -> Value {
+        expect(self.send(Method::POST, collection, body).await, StatusCode::CREATED).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Response {
+        self.request(Method::DELETE, path).send().await.expect("an answer")
     }
 
     /// The body of a network's creation, in the first project and region.
@@ -224,9 +297,17 @@ impl World {
 }
 
 pub const NETWORKS: &str = "/api/v2/networks";
+pub const SECURITY_GROUPS: &str = "/api/v2/securitygroups";
+pub const AUTHORITIES: &str = "/api/v2/sshcertificateauthorities";
+pub const SERVERS: &str = "/api/v2/servers";
+
+/// The id of something that was read.
+pub fn id_of(resource: &Value) -> &str {
+    resource["metadata"]["id"].as_str().expect("an id")
+}
 
 pub fn network_path(network: &Value) -> String {
-    format!("{NETWORKS}/{}", network["metadata"]["id"].as_str().expect("an id"))
+    format!("{NETWORKS}/{}", id_of(network))
 }
 
 #[expect(clippy::disallowed_methods, reason = "ends with the test's runtime")]

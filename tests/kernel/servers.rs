@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use regent::model::condition::Reason;
 use regent::model::ids::Kind;
+use regent::model::quota::Amount;
 use regent::model::server::Server;
 use regent::providers::simulated::catalogue::IMAGE_GPU;
 use regent::providers::simulated::engine::backdoor::BackdoorChange;
@@ -74,7 +75,7 @@ async fn deleting_a_project_takes_everything_down_in_order() {
     assert_eq!(get_server(&life, server).await.0, StatusCode::NOT_FOUND);
     assert!(inventory(&life, region).await.is_empty());
     let usage = life.store.usage(tenant.organization).await.expect("reads");
-    assert!(usage.iter().all(|usage| usage.used == 0), "{usage:?}");
+    assert!(usage.iter().all(|usage| usage.used == Amount::default()), "{usage:?}");
     assert!(life.store.allocations().await.expect("reads").is_empty());
     assert!(life.store.claims().await.expect("reads").is_empty());
 }

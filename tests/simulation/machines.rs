@@ -463,8 +463,8 @@ pub fn cloud_is_as_stored(
         let Body::Server(body) = &servers[id][0].body else { return Err(format!("{id} is no server")) };
         ensure!(body.image == spec.image, "server {id} runs on {}, not on {}", body.image, spec.image);
         let Body::Port { options, .. } = &ports[id][0].body else { return Err(format!("{id} has no port")) };
-        let wanted =
-            spec.security_groups().iter().filter_map(|group| groups.get(&group.0)).map(|found| found[0].id.clone());
+        let asked = spec.security_groups();
+        let wanted = asked.iter().filter_map(|group| groups.get(&group.0)).map(|found| found[0].id.clone());
         ensure!(options.security_groups == wanted.collect(), "the groups of server {id} are not as asked");
     }
     Ok(())

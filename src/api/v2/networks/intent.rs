@@ -161,7 +161,11 @@ mod tests {
     fn a_network_is_charged_to_whom_it_exists_for() {
         let (organization, project) = (OrganizationId(Uuid::from_u128(91)), ProjectId(Uuid::from_u128(92)));
         let principal = Principal { organization: Some(organization), project: Some(project), actor: "bob".to_owned() };
-        let batch = creation(&accepted(), &Author { subject: "compute".to_owned(), principal: principal.clone(), now: NOW }, ids());
+        let batch = creation(
+            &accepted(),
+            &Author { subject: "compute".to_owned(), principal: principal.clone(), now: NOW },
+            ids(),
+        );
         let payer = batch.writes.iter().find_map(|write| match write {
             Write::Charge { organization, project, .. } => Some((*organization, *project)),
             _ => None,
