@@ -159,6 +159,10 @@ pub fn pick<T: Clone>(from: &[T], random: &mut fastrand::Rng) -> Option<T> {
 }
 
 impl Ledger {
+    pub fn new() -> Self {
+        Self { tenant_deleted: Some(false), ..Self::default() }
+    }
+
     pub fn any_live(&self, random: &mut fastrand::Rng) -> Option<Uuid> {
         let live = self.networks.iter().filter(|(_, known)| known.deleted == Some(false)).map(|(id, _)| *id);
         pick(&live.collect::<Vec<_>>(), random)

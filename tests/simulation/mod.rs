@@ -52,7 +52,7 @@ fn run(seed: u64, target: Option<&str>) -> Result<Summary, String> {
     let mut world = World::new(seed, mode);
     // In two histories of three, actors hear late of what was committed.
     world.options.dispatch_delay = std::time::Duration::from_millis(seed % 3 * 15);
-    let mut ledger = Ledger { tenant_deleted: Some(false), ..Ledger::default() };
+    let mut ledger = Ledger::new();
     let mut crashes = 0;
     // When each crash is armed, counted in operations.
     let mut arms = (0..CRASHES).map(|_| random.u64(1..OPERATIONS)).collect::<Vec<_>>();
