@@ -270,6 +270,11 @@ async fn create_server(life: &Life, ledger: &mut Ledger, random: &mut fastrand::
             let known = ledger.machines.servers.get_mut(&id).expect("noted");
             *known = KnownServer { used: std::mem::take(&mut known.used), ..before };
         }
+        // What the cloud offers could not be read: nothing was accepted.
+        StatusCode::SERVICE_UNAVAILABLE => match before {
+            Some(before) => drop(ledger.machines.servers.insert(id, before)),
+            None => drop(ledger.machines.servers.remove(&id)),
+        },
         other => panic!("a create was answered {other}: {answer}"),
     }
 }
@@ -278,16 +283,21 @@ async fn update_server(life: &Life, ledger: &mut Ledger, random: &mut fastrand::
     let Some(id) = any_server(ledger, random) else { return };
     let ask = asked(ledger, ledger.machines.servers[&id].network, random);
     let known = ledger.machines.servers.get_mut(&id).expect("picked from it");
-    known.asked = None;
+    let before = known.asked.take();
     known.used.extend(&ask.groups);
     let body = json!({
         "metadata": {"name": known.name},
         "spec": {"flavorId": FLAVOR_STANDARD, "imageId": ask.image, "networking": networking(&ask)},
     });
     let (status, answer) = life.request("PUT", &format!("/api/v2/servers/{id}"), Some(body)).await;
+    let known = ledger.machines.servers.get_mut(&id).expect("still there");
+    if status == StatusCode::SERVICE_UNAVAILABLE {
+        known.asked = before;
+        return;
+    }
     assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
     assert_eq!(answer["spec"]["imageId"], json!(ask.image), "an update is read back at once");
-    ledger.machines.servers.get_mut(&id).expect("still there").asked = Some(ask);
+    known.asked = Some(ask);
 }
 
 pub async fn delete_server(life: &Life, ledger: &mut Ledger, id: Uuid) {
