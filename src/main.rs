@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 use regent::command_line::{Command, CommandLine, LogFormat, TokenCommand};
 use regent::commands::{self, Done};
+use regent::providers::simulated::engine::settings::EngineSettings;
 use regent::providers::simulated::server::{self, ServerSettings};
 use regent::serve::serve;
 use tracing_subscriber::EnvFilter;

@@ -268,7 +268,7 @@ mod tests {
     fn object(id: &str, of: Uuid, body: Body) -> CloudObject {
         let marks = Some(Marks { id: of, incarnation: Incarnation(of) });
         let (id, name) = (ObjectId(id.to_owned()), id.to_owned());
-        CloudObject { id, name, marks, state: ObjectState::Active, tags: BTreeMap::new(), body }
+        CloudObject { id, name, marks, state: ObjectState::Active, pending: None, tags: BTreeMap::new(), body }
     }
 
     /// A cloud with one network and all that belongs to it.

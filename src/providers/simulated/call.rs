@@ -10,9 +10,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::objects::{
-    CloudObject, ExternalNetworkEntry, NewObject, ObjectId, ObjectKind, PortOptions, SubnetOptions,
-};
+use super::objects::{CloudObject, ExternalNetworkEntry, NewObject, ObjectId, ObjectKind, PortOptions, SubnetOptions};
 use crate::model::ids::{ImageId, OrganizationId};
 use crate::model::security_group::EffectiveRule;
 use crate::providers::PowerAction;

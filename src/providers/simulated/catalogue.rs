@@ -99,8 +99,7 @@ static IMAGES: LazyLock<Vec<Image>> = LazyLock::new(|| {
         identity: None,
     };
     let kubernetes = BTreeMap::from([("kubernetes".to_owned(), "v1.31.0".to_owned())]);
-    let gpu =
-        ImageGpu { vendor: GpuVendor::Nvidia, driver: "550.54.15".to_owned(), models: vec!["L4".to_owned()] };
+    let gpu = ImageGpu { vendor: GpuVendor::Nvidia, driver: "550.54.15".to_owned(), models: vec!["L4".to_owned()] };
     let arm = image(IMAGE_ARM, "ubuntu-24.04-arm64", 2, 20);
     let metal = image(IMAGE_METAL, "ubuntu-24.04-metal-amd64", 3, 20);
     let unfinished = image(IMAGE_UNFINISHED, "ubuntu-26.04-amd64", 4, 20);

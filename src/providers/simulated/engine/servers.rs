@@ -28,8 +28,7 @@ impl World {
     /// Checks an order for a server, and gives it what only the cloud can: a beginning and, where it needs one, a
     /// physical machine or a place in the queue.
     pub(super) fn admit_server(&self, now: Timestamp, server: &mut ServerBody) -> Outcome<()> {
-        let flavor =
-            catalogue::flavor(server.flavor).ok_or_else(|| CloudError::rejected("there is no such flavor"))?;
+        let flavor = catalogue::flavor(server.flavor).ok_or_else(|| CloudError::rejected("there is no such flavor"))?;
         bootable(server.image)?;
         if flavor.pinned_only && server.host.is_none() {
             return Err(CloudError::rejected("servers of this flavor must be told their host"));

@@ -38,10 +38,7 @@ use session::{Gate, Session};
 
 /// Whose an object is, for people who look into the cloud.
 fn tags(organization: OrganizationId, project: ProjectId) -> BTreeMap<String, String> {
-    BTreeMap::from([
-        ("organization".to_owned(), organization.to_string()),
-        ("project".to_owned(), project.to_string()),
-    ])
+    BTreeMap::from([("organization".to_owned(), organization.to_string()), ("project".to_owned(), project.to_string())])
 }
 
 /// One region on a simulated cloud.

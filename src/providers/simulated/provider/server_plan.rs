@@ -70,7 +70,10 @@ pub(super) enum Step {
     CreateFloatingIp(ObjectId),
     CreateServer(ObjectId),
     /// The server's own port is gone: it gets the new one.
-    Connect { server: ObjectId, port: ObjectId },
+    Connect {
+        server: ObjectId,
+        port: ObjectId,
+    },
     UpdateMetadata(ObjectId),
 }
 
@@ -151,9 +154,10 @@ pub(super) fn user_data_digest(data: &UserDataBytes) -> UserDataDigest {
 /// What is to be told of what was seen.
 pub(super) fn fact(view: &View, converged: Option<u64>) -> ServerFact {
     let address = view.port.as_ref().and_then(CloudObject::port_address);
-    let floating = view.floating_ip.as_ref().and_then(|floating| {
-        Some((ProviderFloatingIpId(floating.id.0.clone()), floating.floating_address()?))
-    });
+    let floating = view
+        .floating_ip
+        .as_ref()
+        .and_then(|floating| Some((ProviderFloatingIpId(floating.id.0.clone()), floating.floating_address()?)));
     let configuration = configuration(view);
     ServerFact {
         server: view.server.as_ref().and_then(sighting),

@@ -10,8 +10,8 @@ use super::super::call::{Answer, Call, CallRequest, Caller, CloudError, Criteria
 use super::super::objects::{CloudObject, ExternalNetworkEntry, Marks, ObjectId, ObjectKind};
 use crate::model::ids::IdentityId;
 use crate::providers::pool::{Operation, Pool, Service};
-use crate::providers::{CallContext, Observed, ProviderError, ProviderResult, Sequence};
 use crate::providers::types::{Flavor, Image};
+use crate::providers::{CallContext, Observed, ProviderError, ProviderResult, Sequence};
 use crate::sabotage::{self, Defect};
 
 /// What stands between a pass and the cloud.
@@ -189,8 +189,7 @@ impl Session<'_> {
 
     /// Looks at a console, or begins a session with one.
     pub async fn console(&self, call: Call) -> ProviderResult<String> {
-        let answer =
-            if call.is_mutating() { self.mutate(call).await? } else { self.read(call).await?.fact };
+        let answer = if call.is_mutating() { self.mutate(call).await? } else { self.read(call).await?.fact };
         match answer {
             Answer::Console { address: text } | Answer::Shown { text } => Ok(text.0),
             _ => Err(unexpected()),
