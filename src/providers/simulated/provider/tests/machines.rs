@@ -10,7 +10,9 @@ use crate::model::ids::{ImageId, SecurityGroupId, ServerId};
 use crate::model::metadata::Tag;
 use crate::model::security_group::{Direction, Protocol, Rule, SecurityGroupDetail, SecurityGroupSpec};
 use crate::model::server::{CloudServerStatus, Networking, ServerDetail, ServerSighting, ServerSpec, ServerTask};
-use crate::providers::{PowerAction, SecurityGroupFact, SecurityGroupRequest, ServerFact, ServerRequest, UserDataBytes};
+use crate::providers::{
+    PowerAction, SecurityGroupFact, SecurityGroupRequest, ServerFact, ServerRequest, UserDataBytes,
+};
 
 pub const GROUP: u128 = 30;
 pub const SERVER: u128 = 40;
