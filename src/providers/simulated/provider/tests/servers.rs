@@ -152,8 +152,9 @@ async fn b2_names_are_not_looked_at_and_doubles_stop_convergence_but_not_deletio
     machines.rig.behind_our_back(BackdoorChange::Insert { object: double }).await;
     let error = machines.converge_server().await.expect("alive").expect_err("two");
     assert!(matches!(error, ProviderError::Inconsistent(_)), "{error}");
-    machines.unmake_persistently().await;
+    machines.unmake_server_persistently().await;
     machines.rig.behind_our_back(BackdoorChange::Delete { id: free }).await;
+    machines.unmake_persistently().await;
     machines.assert_nothing_left("doubles go too").await;
 }
 
@@ -200,7 +201,7 @@ async fn what_a_server_of_another_incarnation_left_is_neither_adopted_nor_delete
     machines.rig.incarnation = Incarnation(Uuid::from_u128(2));
     let fact = machines.converge_server().await.expect("alive").expect("converged");
     assert_ne!(fact.server.expect("a server").id.0, remains[0].id.0);
-    retry(async || machines.delete_server().await.expect("alive") == Ok(Deletion::Absent)).await;
+    machines.unmake_server_persistently().await;
     machines.rig.incarnation = own;
     assert_eq!(machines.rig.inventory().await.servers, remains);
 }
@@ -354,8 +355,7 @@ async fn a_pinned_server_goes_to_its_host_or_waits_outside() {
     let other = crate::providers::ServerRequest { detail: ServerDetail::default(), ..machines.server_request(41) };
     let error = machines.converge(&other).await.expect("alive").expect_err("occupied");
     assert!(matches!(error, ProviderError::Conflict(_)), "{error}");
-    machines.unmake_persistently().await;
-    machines.converge_group().await.expect("alive").expect("converged");
+    machines.unmake_server_persistently().await;
     machines.converge(&other).await.expect("alive").expect("the host is free again");
     assert_eq!(machines.rig.inventory().await.servers.len(), 1);
 }
@@ -367,7 +367,7 @@ async fn the_clouds_own_quotas_are_told_and_room_is_used_when_there_is_some() {
         machines.configure(EngineSettings { servers_max, ports_max, ..EngineSettings::default() });
         let other = crate::providers::ServerRequest { detail: ServerDetail::default(), ..machines.server_request(41) };
         assert_eq!(machines.converge(&other).await, Some(Err(ProviderError::Quota)));
-        retry(async || machines.delete_server().await.expect("alive") == Ok(Deletion::Absent)).await;
+        machines.unmake_server_persistently().await;
         // What the refused order left behind of itself may be all there is room for.
         machines.converge(&other).await.expect("alive").expect("there is room");
     }
