@@ -156,9 +156,9 @@ async fn one_may_only_grant_what_one_holds() {
         let roles = roles.as_array().expect("a list").clone();
         assert_eq!(roles.len(), 4, "protected roles are not shown");
         let grantable = roles.iter().filter(|role| role["grantable"] == true);
-        let mut names = grantable.map(|role| role["metadata"]["name"].as_str().expect("a name")).collect::<Vec<_>>();
-        names.sort_unstable();
-        assert_eq!(names, expected);
+        let mut shown = grantable.map(|role| role["metadata"]["name"].as_str().expect("a name")).collect::<Vec<_>>();
+        shown.sort_unstable();
+        assert_eq!(shown, expected);
     }
 }
 

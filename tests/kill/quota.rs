@@ -95,8 +95,8 @@ async fn try_it() -> Result<(), String> {
     let usage = store.usage(life.start.organization_id).await.map_err(|error| error.to_string())?;
     let networks = usage.iter().find(|usage| usage.kind == QuotaKind::Networks).expect("every kind");
     assert_eq!(networks.used, Amount::of(LIMIT as u64), "the counter says what is there");
-    let charges = store.allocations().await.map_err(|error| error.to_string())?;
-    let charged = charges.iter().map(|charge| charge.holder.id.to_string()).collect::<BTreeSet<_>>();
+    let ledger = store.allocations().await.map_err(|error| error.to_string())?;
+    let charged = ledger.iter().map(|charge| charge.holder.id.to_string()).collect::<BTreeSet<_>>();
     assert_eq!(charged, stored, "one charge for each");
     Ok(())
 }
