@@ -237,18 +237,18 @@ async fn a_flavor_and_an_image_must_go_together() {
         (Image { architecture: Architecture::Aarch64, ..image(13, "arm") }, StatusCode::UNPROCESSABLE_ENTITY),
         (Image { virtualization: Virtualization::Baremetal, ..image(14, "metal") }, StatusCode::UNPROCESSABLE_ENTITY),
     ];
+    let flavors =
+        [Flavor { baremetal: true, ..flavor(10, "metal") }, Flavor { pinned_only: true, ..flavor(11, "pinned") }];
+    images.iter().for_each(|(image, _)| world.cloud.offer(image.clone()));
+    flavors.iter().for_each(|flavor| world.cloud.offer_flavor(flavor.clone()));
     for (image, status) in images {
         let mut bad = body.clone();
         bad["spec"]["imageId"] = json!(image.id);
-        world.cloud.offer(image);
         refused(&world, &bad, status).await;
     }
-    for flavor in
-        [Flavor { baremetal: true, ..flavor(10, "metal") }, Flavor { pinned_only: true, ..flavor(11, "pinned") }]
-    {
+    for flavor in flavors {
         let mut bad = body.clone();
         bad["spec"]["flavorId"] = json!(flavor.id);
-        world.cloud.offer_flavor(flavor);
         refused(&world, &bad, StatusCode::UNPROCESSABLE_ENTITY).await;
     }
     let mut pinned = body;
