@@ -7,6 +7,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::api::CACHE_MAX_AGE_S_DEFAULT;
 use crate::api::cors::MAX_AGE_S_DEFAULT;
+use crate::api::rate::{BURST_DEFAULT, RATE_DEFAULT};
+use crate::model::ids::OrganizationId;
+use crate::model::token::Role;
 
 /// Governs cloud regions: takes desired infrastructure over REST and makes it real.
 #[derive(Debug, Parser)]
@@ -82,6 +85,12 @@ pub struct ServeArguments {
     /// How long clients may keep what a cloud rarely changes, in seconds
     #[arg(long = "cache-max-age", env = "REGENT_CACHE_MAX_AGE", default_value_t = CACHE_MAX_AGE_S_DEFAULT, value_name = "SECONDS")]
     pub cache_max_age_s: u32,
+    /// How many requests an organization may send each second; 0 for any number
+    #[arg(long, env = "REGENT_TENANT_RATE", default_value_t = RATE_DEFAULT, value_name = "REQUESTS")]
+    pub tenant_rate: u32,
+    /// How many it may send at once
+    #[arg(long, env = "REGENT_TENANT_BURST", default_value_t = BURST_DEFAULT, value_name = "REQUESTS")]
+    pub tenant_burst: u32,
 }
 
 #[derive(Debug, Args)]
@@ -103,21 +112,77 @@ pub struct SimulatedCloudArguments {
         value_name = "MILLISECONDS"
     )]
     pub call_delay_ms: u64,
+    /// How long a server takes to boot, in milliseconds
+    #[arg(
+        long = "boot-delay",
+        env = "REGENT_SIMULATED_CLOUD_BOOT_DELAY",
+        default_value_t = 2000,
+        value_name = "MILLISECONDS"
+    )]
+    pub boot_delay_ms: u64,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
-    /// Make a platform administrator's token and print it, once
+    /// Make a token and print it, once: a platform role's, a user's of an organization, or another service's
     New(NewTokenArguments),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlatformRole {
+    PlatformAdministrator,
+    PlatformReader,
+}
+
+impl PlatformRole {
+    #[must_use]
+    pub const fn role(self) -> Role {
+        match self {
+            Self::PlatformAdministrator => Role::PlatformAdministrator,
+            Self::PlatformReader => Role::PlatformReader,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ServiceRole {
+    RegionService,
+    KubernetesService,
+    ComputeService,
+    StorageService,
+}
+
+impl ServiceRole {
+    #[must_use]
+    pub const fn role(self) -> Role {
+        match self {
+            Self::RegionService => Role::RegionService,
+            Self::KubernetesService => Role::KubernetesService,
+            Self::ComputeService => Role::ComputeService,
+            Self::StorageService => Role::StorageService,
+        }
+    }
 }
 
 #[derive(Debug, Args)]
 pub struct NewTokenArguments {
     #[command(flatten)]
     pub data: DataDirectory,
-    /// Whose token it is, as it will stand in `createdBy` and in the audit log
-    #[arg(long, env = "REGENT_TOKEN_SUBJECT", default_value = "operator")]
-    pub subject: String,
+    /// What it is called in `createdBy` and in the audit log [default: operator, or the service's role]
+    #[arg(long, env = "REGENT_TOKEN_SUBJECT", conflicts_with = "user")]
+    pub subject: Option<String>,
+    /// What it may do, everywhere
+    #[arg(long, env = "REGENT_TOKEN_ROLE", value_enum, default_value_t = PlatformRole::PlatformAdministrator)]
+    pub role: PlatformRole,
+    /// Make it for this user of an organization, by the user's subject
+    #[arg(long, env = "REGENT_TOKEN_USER", value_name = "SUBJECT", requires = "organization")]
+    pub user: Option<String>,
+    /// The organization of the user
+    #[arg(long, env = "REGENT_TOKEN_ORGANIZATION", value_name = "ID", requires = "user")]
+    pub organization: Option<OrganizationId>,
+    /// Make it for another service, which may speak for its users
+    #[arg(long, env = "REGENT_TOKEN_SERVICE", value_enum, conflicts_with = "user")]
+    pub service: Option<ServiceRole>,
     /// How many days it is good for [default: until it is revoked]
     #[arg(long, env = "REGENT_TOKEN_DAYS", value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3650))]
     pub days: Option<u32>,
@@ -166,6 +231,23 @@ mod tests {
         }
         CommandLine::command().debug_assert();
         check(&CommandLine::command());
+    }
+
+    #[test]
+    fn a_token_for_a_user_names_an_organization_and_is_for_nobody_else() {
+        let parse = |arguments: &[&str]| CommandLine::try_parse_from([&["regent", "token", "new"], arguments].concat());
+        let organization = "22222222-2222-4222-8222-222222222222";
+        assert!(parse(&["--user", "alice", "--organization", organization]).is_ok());
+        assert!(parse(&["--service", "compute-service"]).is_ok() && parse(&["--role", "platform-reader"]).is_ok());
+        for bad in [
+            &["--user", "alice"][..],
+            &["--organization", organization],
+            &["--user", "alice", "--organization", organization, "--service", "compute-service"],
+            &["--user", "alice", "--organization", "x"],
+            &["--service", "platform-administrator"],
+        ] {
+            assert!(parse(bad).is_err(), "{bad:?}");
+        }
     }
 
     #[test]

@@ -4,18 +4,17 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::bootstrap::envelope_key::{self, EnvelopeKeyError};
-use crate::bootstrap::{BootstrapError, files, random_secret, token_requests};
+use crate::bootstrap::{files, token_requests};
 use crate::command_line::{BackupArguments, NewTokenArguments, RestoreArguments};
+use crate::identity::secret::{NoRandomness, random_secret};
 use crate::model::ambient::Ambient;
-use crate::model::ids::TokenId;
-use crate::model::token::{BearerToken, Role};
+use crate::model::ids::{TokenId, UserId};
+use crate::model::member::is_subject;
+use crate::model::token::{BearerToken, BoundTo};
 use crate::store::embedded::{BackupError, backup_folder, restore as restore_folder};
 
 /// A server looks every second; one that has not looked by then is not running.
 const SERVER_PATIENCE: Duration = Duration::from_secs(5);
-
-/// As long as an e-mail address may be: subjects stand in every resource and every audit line.
-const SUBJECT_LEN_MAX: usize = 254;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
@@ -28,7 +27,7 @@ pub enum CommandError {
     #[error("{} exists already", .0.display())]
     Exists(PathBuf),
     #[error(transparent)]
-    Secret(#[from] BootstrapError),
+    Secret(#[from] NoRandomness),
     #[error(transparent)]
     Backup(#[from] BackupError),
     #[error(transparent)]
@@ -46,22 +45,40 @@ pub async fn new_token(arguments: &NewTokenArguments) -> Result<Done, CommandErr
     if !directory.is_dir() {
         return Err(CommandError::NoFolder(directory.clone()));
     }
-    let subject = &arguments.subject;
-    if !(1..=SUBJECT_LEN_MAX).contains(&subject.len()) || !subject.bytes().all(|byte| byte.is_ascii_graphic()) {
+    let (subject, bound_to) = holder(arguments);
+    if !is_subject(&subject) {
         return Err(CommandError::Subject);
     }
     let ambient = Ambient::system();
     let expires = arguments.days.map(|days| ambient.now() + Duration::from_hours(24) * days);
     let token = BearerToken::new(TokenId(ambient.uuid()), &random_secret()?);
-    let spec = token.spec(subject, Role::PlatformAdministrator, expires);
+    let spec = token.spec(&subject, bound_to, expires);
     let path = token_requests::leave(directory, &token, &spec)
         .map_err(|source| CommandError::File { path: directory.clone(), source })?;
     let remark = if token_requests::taken(&path, SERVER_PATIENCE).await {
-        "the server knows it now"
+        match bound_to {
+            BoundTo::User(_) => "the server has taken it; unless its log says that there is no such user, it works now",
+            _ => "the server knows it now",
+        }
     } else {
         "no server is running on this folder; the token will be good once one is started"
     };
     Ok(Done { answer: token.reveal(), remark: remark.to_owned() })
+}
+
+/// Who is named by the token, and whose rights it has.
+fn holder(arguments: &NewTokenArguments) -> (String, BoundTo) {
+    match (&arguments.user, arguments.organization, arguments.service) {
+        (Some(user), Some(organization), _) => (user.clone(), UserId::of(organization, user).into()),
+        (_, _, Some(service)) => {
+            let named = arguments.subject.clone();
+            (named.unwrap_or_else(|| service.role().word().to_owned()), service.role().into())
+        }
+        _ => {
+            let named = arguments.subject.clone();
+            (named.unwrap_or_else(|| "operator".to_owned()), arguments.role.role().into())
+        }
+    }
 }
 
 pub fn backup(arguments: &BackupArguments) -> Result<Done, CommandError> {

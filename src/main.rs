@@ -8,6 +8,7 @@ use std::time::Duration;
 use clap::Parser;
 use regent::command_line::{Command, CommandLine, LogFormat, TokenCommand};
 use regent::commands::{self, Done};
+use regent::providers::simulated::engine::settings::EngineSettings;
 use regent::providers::simulated::server::{self, ServerSettings};
 use regent::serve::serve;
 use tracing_subscriber::EnvFilter;
@@ -37,7 +38,9 @@ async fn run(line: CommandLine) -> Result<(), Box<dyn Error>> {
         Command::Serve(arguments) => Ok(serve(arguments).await?),
         Command::SimulatedCloud(arguments) => {
             let call_delay = Duration::from_millis(arguments.call_delay_ms);
-            let settings = ServerSettings { seed: arguments.seed, call_delay };
+            let boot_delay = Duration::from_millis(arguments.boot_delay_ms);
+            let engine = EngineSettings { boot_delay, ..EngineSettings::default() };
+            let settings = ServerSettings { seed: arguments.seed, call_delay, engine };
             Ok(server::run(arguments.listen, &arguments.file, settings).await?)
         }
         Command::Token(TokenCommand::New(arguments)) => say(&commands::new_token(&arguments).await?),

@@ -24,6 +24,7 @@ use crate::actors::{Environment, Options};
 use crate::api::catalogue::Catalogue;
 use crate::api::cors::{CorsPolicy, InvalidOrigin};
 use crate::api::listen::Incoming;
+use crate::api::rate::{TenantRate, TenantRates};
 use crate::api::tls::{TlsError, TlsFiles};
 use crate::api::{Api, ApiSettings, CloudReads, Secrets, admin, router};
 use crate::bootstrap::envelope_key::{EnvelopeKeyError, load_or_create};
@@ -106,7 +107,8 @@ pub async fn serve(arguments: ServeArguments) -> Result<(), ServeError> {
         cache_max_age_s: arguments.cache_max_age_s,
     };
     let identity = Arc::new(EmbeddedIdentity::new(Arc::clone(&store), ambient.clone()));
-    let api = equipped(&environment, identity, settings);
+    let rate = TenantRate { per_second: arguments.tenant_rate, burst: arguments.tenant_burst };
+    let api = equipped(&environment, identity, settings, TenantRates::new(rate));
     let admin = admin::router(&api, Arc::new(supervision.inspector()), metrics.clone());
     let stop = CancellationToken::new();
     let mut tasks = JoinSet::new();
@@ -307,7 +309,12 @@ fn install_metrics() -> Option<PrometheusHandle> {
 
 /// The API of the process that has this environment.
 #[must_use]
-pub fn equipped(environment: &Arc<Environment>, identity: Arc<dyn IdentityService>, settings: ApiSettings) -> Arc<Api> {
+pub fn equipped(
+    environment: &Arc<Environment>,
+    identity: Arc<dyn IdentityService>,
+    settings: ApiSettings,
+    rates: TenantRates,
+) -> Arc<Api> {
     let equipment = Arc::new(Equipment(Arc::clone(environment)));
     Arc::new(Api {
         store: Arc::clone(&environment.store),
@@ -317,6 +324,7 @@ pub fn equipped(environment: &Arc<Environment>, identity: Arc<dyn IdentityServic
         completions: environment.graph.completions().clone(),
         ambient: environment.ambient.clone(),
         settings,
+        rates,
     })
 }
 

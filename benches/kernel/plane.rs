@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use regent::actors::{Environment, Options};
+use regent::api::rate::TenantRates;
 use regent::api::{ApiSettings, router};
 use regent::bootstrap::{BootstrapFile, Urls, bootstrap};
 use regent::config::Configuration;
@@ -71,7 +72,7 @@ impl Plane {
         }
         let supervision = Supervision::start(Arc::clone(&environment), Arc::clone(&clouds) as _).await.unwrap();
         let identity = Arc::new(EmbeddedIdentity::new(Arc::clone(&store), ambient));
-        let api = equipped(&environment, identity, ApiSettings::default());
+        let api = equipped(&environment, identity, ApiSettings::default(), TenantRates::default());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         #[expect(clippy::disallowed_methods, reason = "ends with the runtime")]

@@ -12,34 +12,60 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
+
+use jiff::Timestamp;
 
 use crate::graph::message::Sighting;
 use crate::graph::outcome::Outcome;
-use crate::model::condition::Reason;
+use crate::model::condition::{Reason, Statement};
 use crate::model::edge::Holder;
-use crate::model::ids::{Key, Kind};
-use crate::model::record::Record;
-use crate::providers::call::{CallName, Fact, ProviderCall};
+use crate::model::ids::{Incarnation, Key, Kind, OperationId};
+use crate::model::operation::{OperationFailure, Verb};
+use crate::model::record::{Document, Record};
+use crate::providers::call::{CallName, ConsoleAddress, Fact, ProviderCall};
 use crate::providers::{Deletion, ProviderError};
 use crate::sabotage::{self, Defect};
 
 /// Everything that a decision may look at.
 pub struct View<'a> {
+    /// As it was stored when the pass began, or when the pass last wrote it down.
     pub record: &'a Record,
+    /// What is known of it by now, whether or not it is written down.
+    pub detail: &'a Document,
     /// Who refers to it. Filled when it is being deleted.
     pub references: &'a [Holder],
     /// What it owns. Filled when it is being deleted.
     pub children: &'a [Child],
     /// What it waits for. Filled when it is not.
     pub gates: &'a BTreeMap<Key, Gate>,
+    /// The records of what it waits for.
+    pub dependencies: &'a BTreeMap<Key, Arc<Record>>,
+    /// The verbs that somebody asked for and that have not ended, oldest first.
+    pub operations: &'a [OpenOperation],
     /// What calls of this pass have answered.
     pub results: &'a BTreeMap<CallName, Result<Fact, ProviderError>>,
     /// What a monitor last said, if that is newer than what is on record.
     pub sighting: Option<&'a Sighting>,
+    pub now: Timestamp,
+    /// How often a cloud may fail to bring something up before that is the end of it.
+    pub creation_tries_max: u32,
 }
 
-/// A resource that this one owns.
+/// A verb that is to be carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenOperation {
+    pub id: OperationId,
+    pub incarnation: Incarnation,
+    pub verb: Verb,
+    pub expires: Timestamp,
+    pub is_started: bool,
+    /// Started by this very pass, so that nothing has been sent before it.
+    pub is_ours: bool,
+}
+
+/// A resource that goes with this one: it is owned by it, or bridged to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Child {
     pub key: Key,
@@ -67,10 +93,28 @@ pub enum Decision {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     Call(Box<ProviderCall>),
-    /// Ask for the deletion of owned resources.
+    /// Ask for the deletion of what goes with it.
     Cascade(Vec<Key>),
+    /// Write down what is known, and say it of the Available axis, before anything else is done.
+    Note {
+        detail: Document,
+        statement: Option<Statement>,
+    },
+    /// Write down how far a verb has come.
+    Operate {
+        operation: OperationId,
+        progress: OperationProgress,
+    },
     /// Give back what the resource holds and remove its record: the end.
     Finish,
+}
+
+/// What a verb has come to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OperationProgress {
+    Started,
+    Succeeded(Option<ConsoleAddress>),
+    Failed { cause: OperationFailure, message: &'static str },
 }
 
 /// One step of making a resource, with how to unmake it.
@@ -199,6 +243,15 @@ fn concurrent(steps: &[Step], direction: Direction, view: &View<'_>) -> Progress
         (true, Some(worst)) => Progress::Stop(worst),
         (true, None) => Progress::Done,
     }
+}
+
+/// Where the first gate that is not open leaves the resource; `None` when all are open.
+#[must_use]
+pub fn first_shut(gates: &[Key], view: &View<'_>) -> Option<Outcome> {
+    gates.iter().find_map(|key| match gate(*key, view) {
+        Progress::Stop(outcome) => Some(outcome),
+        Progress::Done | Progress::Run(_) => None,
+    })
 }
 
 fn gate(key: Key, view: &View<'_>) -> Progress {
@@ -332,7 +385,20 @@ mod tests {
             (key(12), Gate::Failed { name: "broken".to_owned() }),
         ]);
         let (references, children) = around;
-        decide(step, &View { record, references, children, gates: &gates, results, sighting: None })
+        let view = View {
+            record,
+            detail: &record.detail,
+            references,
+            children,
+            gates: &gates,
+            dependencies: &BTreeMap::new(),
+            operations: &[],
+            results,
+            sighting: None,
+            now: Timestamp::UNIX_EPOCH,
+            creation_tries_max: 3,
+        };
+        decide(step, &view)
     }
 
     fn runs(decision: &Decision) -> Vec<CallName> {

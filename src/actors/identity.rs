@@ -8,18 +8,14 @@
 //! A hidden principal is marked for deletion by the removal of its network, in the same commit.
 
 use super::decision::Step;
-use super::kind::Behaviour;
+use super::kind::{Behaviour, Health};
 use crate::model::identity::{Identity, IdentityDetail};
-use crate::model::ids::{IdentityId, Key};
+use crate::model::ids::IdentityId;
 use crate::model::record::{CorruptRecord, Resource};
 use crate::providers::IdentityRequest;
 use crate::providers::call::{Fact, ProviderCall};
 
 impl Behaviour for Identity {
-    fn gates(_resource: &Resource<Self>) -> Vec<Key> {
-        Vec::new()
-    }
-
     fn step(resource: &Resource<Self>) -> Result<Step, CorruptRecord> {
         let request = request(resource)?;
         Ok(Step::Provider {
@@ -28,11 +24,11 @@ impl Behaviour for Identity {
         })
     }
 
-    fn absorb(detail: &mut IdentityDetail, fact: &Fact) -> Option<String> {
+    fn absorb(detail: &mut IdentityDetail, fact: &Fact) -> Health {
         if let Fact::Identity(seen) = fact {
             detail.clone_from(&seen.fact);
         }
-        None
+        Health::Healthy
     }
 
     fn is_realised(detail: &IdentityDetail) -> bool {

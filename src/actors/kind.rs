@@ -2,10 +2,18 @@
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use serde::de::DeserializeOwned;
 
+use crate::model::condition::{Reason, Statement, Truth};
+use crate::model::identity::Identity;
 use crate::model::ids::{Key, Kind};
 use crate::model::metadata::Metadata;
+use crate::model::network::Network;
+use crate::model::organization::{Organization, Project};
 use crate::model::record::{CorruptRecord, Document, Record, Resource, ResourceKind};
+use crate::model::security_group::SecurityGroup;
+use crate::model::server::Server;
+use crate::model::ssh_certificate_authority::SshCertificateAuthority;
 use crate::providers::call::Fact;
 use crate::store::{Store, StoreError};
 
@@ -13,26 +21,62 @@ use super::decision::{Decision, Step, View, decide};
 
 /// What a kind brings. All of it is pure, but for what it may prepare before any actor starts.
 pub trait Behaviour: ResourceKind + Sized {
-    /// What must be ready before it can be made.
-    fn gates(resource: &Resource<Self>) -> Vec<Key>;
+    /// Does a monitor look at it in bulk?
+    const IS_MONITORED: bool = false;
 
-    /// How it is made and unmade.
-    fn step(resource: &Resource<Self>) -> Result<Step, CorruptRecord>;
+    /// Does its deletion also reach what refers to it? The bridge from a tenant to what it holds elsewhere in the
+    /// tree.
+    const IS_BRIDGE: bool = false;
+
+    /// Can verbs be asked of it?
+    const HAS_VERBS: bool = false;
+
+    /// Is a monitor's word taken into what is known, or only a reason to look?
+    const TAKES_SIGHTINGS: bool = false;
+
+    /// What must be ready before it can be made.
+    fn gates(_resource: &Resource<Self>) -> Vec<Key> {
+        Vec::new()
+    }
+
+    /// What it uses, so that this cannot be deleted under it. Taken when it is accepted; what is no longer in here is
+    /// given back once the cloud has followed.
+    fn references(_resource: &Resource<Self>) -> Option<Vec<Key>> {
+        None
+    }
+
+    /// How it is made and unmade. What exists by being stored has no steps.
+    fn step(_resource: &Resource<Self>) -> Result<Step, CorruptRecord> {
+        Ok(Step::Serial(Vec::new()))
+    }
+
+    /// What happens next. A kind whose making is more than a tree of steps decides by itself.
+    fn decide(resource: &Resource<Self>, view: &View<'_>) -> Result<Decision, CorruptRecord> {
+        Ok(decide(&Self::step(resource)?, view))
+    }
 
     /// Takes a fact from the cloud into what is known. The same for the answer of a call and the word of a monitor.
-    /// Returns what is wrong with it, in user-safe words, if anything is.
-    fn absorb(detail: &mut Self::Detail, fact: &Fact) -> Option<String>;
+    fn absorb(_detail: &mut Self::Detail, _fact: &Fact) -> Health {
+        Health::Healthy
+    }
+
+    /// A complete list did not have it.
+    fn vanished(_detail: &mut Self::Detail) {}
+
+    /// What the Active axis says, for kinds that run.
+    fn active(_detail: &Self::Detail) -> Option<Statement> {
+        None
+    }
 
     /// Has the cloud, as far as is known, anything of it?
-    fn is_realised(detail: &Self::Detail) -> bool;
+    fn is_realised(_detail: &Self::Detail) -> bool {
+        false
+    }
 
     /// What the cloud's objects looked like when they were last as asked for: a monitor that sees another one has news.
     fn fingerprint(_detail: &Self::Detail) -> Option<u64> {
         None
     }
-
-    /// Does a monitor look at it in bulk?
-    const IS_MONITORED: bool = false;
 
     /// A hidden owner that is to go once this resource has gone.
     fn followed_by(_resource: &Resource<Self>) -> Option<Key> {
@@ -48,16 +92,51 @@ pub trait Behaviour: ResourceKind + Sized {
     fn upgrade(_from_version: u32, _metadata: &mut Metadata) {}
 }
 
+/// How what was seen is doing, in user-safe words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Health {
+    Healthy,
+    Degraded(String),
+    Errored(String),
+    Unknown(String),
+}
+
+impl Health {
+    /// Of an object that is well unless something is the matter.
+    #[must_use]
+    pub fn unless(trouble: Option<String>) -> Self {
+        trouble.map_or(Self::Healthy, Self::Degraded)
+    }
+
+    /// What the Healthy axis says of it.
+    #[must_use]
+    pub fn statement(self) -> Statement {
+        match self {
+            Self::Healthy => Statement::new(Truth::True, Reason::Healthy, "healthy"),
+            Self::Degraded(trouble) => Statement::new(Truth::False, Reason::Degraded, trouble),
+            Self::Errored(trouble) => Statement::new(Truth::False, Reason::Errored, trouble),
+            Self::Unknown(trouble) => Statement::new(Truth::Unknown, Reason::Unknown, trouble),
+        }
+    }
+}
+
 /// A kind without its types, for those who handle all alike.
+#[expect(clippy::struct_excessive_bools, reason = "each is a property of its own")]
 pub struct KindEntry {
     pub kind: Kind,
+    pub is_monitored: bool,
+    pub is_bridge: bool,
+    pub has_verbs: bool,
+    pub takes_sightings: bool,
     pub gates: fn(&Record) -> Result<Vec<Key>, CorruptRecord>,
+    pub references: fn(&Record) -> Result<Option<Vec<Key>>, CorruptRecord>,
     pub decide: fn(&View<'_>) -> Result<Decision, CorruptRecord>,
-    pub absorb: fn(&Record, &Document, &Fact) -> Result<Absorbed, CorruptRecord>,
+    pub absorb: fn(Key, &Document, &Fact) -> Result<Absorbed, CorruptRecord>,
+    pub vanished: fn(Key, &Document) -> Result<Document, CorruptRecord>,
+    pub active: fn(&Document) -> Option<Statement>,
     pub is_realised: fn(&Record) -> bool,
     pub fingerprint: fn(&Record) -> Option<u64>,
     pub followed_by: fn(&Record) -> Result<Option<Key>, CorruptRecord>,
-    pub is_monitored: bool,
     pub upgrade: fn(u32, &mut Metadata),
     pub initialise: for<'a> fn(&'a dyn Store) -> BoxFuture<'a, Result<(), StoreError>>,
 }
@@ -65,37 +144,59 @@ pub struct KindEntry {
 /// What taking in a fact came to.
 pub struct Absorbed {
     pub detail: Document,
-    pub trouble: Option<String>,
+    pub health: Health,
+}
+
+fn opened<T: DeserializeOwned>(key: Key, detail: &Document) -> Result<T, CorruptRecord> {
+    detail.read().map_err(|cause| CorruptRecord { key, part: "status detail", cause: cause.to_string() })
 }
 
 impl KindEntry {
     const fn of<K: Behaviour>() -> Self {
         Self {
             kind: K::KIND,
+            is_monitored: K::IS_MONITORED,
+            is_bridge: K::IS_BRIDGE,
+            has_verbs: K::HAS_VERBS,
+            takes_sightings: K::TAKES_SIGHTINGS,
             gates: |record| Ok(K::gates(&record.open::<K>()?)),
-            decide: |view| Ok(decide(&K::step(&view.record.open::<K>()?)?, view)),
-            absorb: |record, detail, fact| {
-                let mut known = detail.read::<K::Detail>().map_err(|cause| CorruptRecord {
-                    key: record.key,
-                    part: "status detail",
-                    cause: cause.to_string(),
-                })?;
-                let trouble = K::absorb(&mut known, fact);
-                Ok(Absorbed { detail: Document::of(&known), trouble })
+            references: |record| Ok(K::references(&record.open::<K>()?)),
+            decide: |view| {
+                let mut resource = view.record.open::<K>()?;
+                // What this pass has learnt is newer than what was stored when it began.
+                resource.detail = opened(view.record.key, view.detail)?;
+                K::decide(&resource, view)
             },
+            absorb: |key, detail, fact| {
+                let mut known = opened::<K::Detail>(key, detail)?;
+                let health = K::absorb(&mut known, fact);
+                Ok(Absorbed { detail: Document::of(&known), health })
+            },
+            vanished: |key, detail| {
+                let mut known = opened::<K::Detail>(key, detail)?;
+                K::vanished(&mut known);
+                Ok(Document::of(&known))
+            },
+            active: |detail| detail.read::<K::Detail>().ok().and_then(|detail| K::active(&detail)),
             is_realised: |record| record.detail.read::<K::Detail>().is_ok_and(|detail| K::is_realised(&detail)),
             fingerprint: |record| record.detail.read::<K::Detail>().ok().and_then(|detail| K::fingerprint(&detail)),
             followed_by: |record| Ok(K::followed_by(&record.open::<K>()?)),
-            is_monitored: K::IS_MONITORED,
             upgrade: K::upgrade,
             initialise: K::initialise,
         }
     }
 }
 
-/// Every kind that has actors. A kind that is not here is only a record.
-static KINDS: [KindEntry; 2] =
-    [KindEntry::of::<crate::model::identity::Identity>(), KindEntry::of::<crate::model::network::Network>()];
+/// Every kind that has actors, owners before what they own. A kind that is not here is only a record.
+static KINDS: [KindEntry; 7] = [
+    KindEntry::of::<Organization>(),
+    KindEntry::of::<Project>(),
+    KindEntry::of::<Identity>(),
+    KindEntry::of::<Network>(),
+    KindEntry::of::<SecurityGroup>(),
+    KindEntry::of::<SshCertificateAuthority>(),
+    KindEntry::of::<Server>(),
+];
 
 #[must_use]
 pub fn entry(kind: Kind) -> Option<&'static KindEntry> {

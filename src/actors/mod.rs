@@ -15,12 +15,13 @@ pub mod decision;
 pub mod identity;
 pub mod kind;
 pub mod monitor;
-
 pub mod network;
 pub mod pass;
 pub mod resource;
-
+pub mod security_group;
+pub mod server;
 pub mod tasks;
+pub mod tenants;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -75,6 +76,9 @@ pub struct Options {
     /// twenty minutes: most outages are over by then, and a user who waits longer wants to be told. It goes on
     /// trying all the same.
     pub retry_budget: u32,
+    /// How often a cloud may fail to bring something up before that is the end of it, until it is changed or reset.
+    /// One failure is often a bad host; many are a bad request.
+    pub creation_tries_max: u32,
     pub poll_settled: Duration,
     pub poll_pending: Duration,
     /// How late actors hear of commits. Zero but in tests, which look for what depends on hearing at once.
@@ -88,6 +92,7 @@ impl Default for Options {
             retry_first: Duration::from_millis(500),
             retry_longest: Duration::from_secs(10),
             retry_budget: 120,
+            creation_tries_max: 3,
             poll_settled: Duration::from_mins(1),
             poll_pending: Duration::from_secs(1),
             dispatch_delay: Duration::ZERO,

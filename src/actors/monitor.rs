@@ -191,6 +191,8 @@ async fn look(environment: &Environment, region: RegionId, scope: &Scope) -> boo
             Scope::Only(ids) => ids.get(&kind).map(Vec::as_slice),
         };
         match look_at_kind(environment, region, kind, only).await {
+            // This cloud has nothing of the kind.
+            Err(ProviderError::Unsupported(_)) => {}
             Err(error) => {
                 failed = true;
                 metrics::counter!("regent_monitor_failures_total", "region" => region.to_string()).increment(1);
@@ -244,7 +246,7 @@ fn tell(environment: &Environment, listed: Listed) {
     let same = known.fingerprint == Some(listed.fingerprint);
     if known.incarnation == Some(listed.incarnation) && known.realised && !same {
         let sequence = listed.fact.sequence().unwrap_or_default();
-        let observation = Observation { sequence, sighting: Sighting::Present(listed.fact) };
+        let observation = Observation { sequence, sighting: Sighting::Present(Box::new(listed.fact)) };
         environment.graph.send(listed.key, Message::Observed(observation));
     }
 }

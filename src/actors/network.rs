@@ -7,7 +7,7 @@
 //! ```
 
 use super::decision::Step;
-use super::kind::Behaviour;
+use super::kind::{Behaviour, Health};
 use crate::model::ids::{IdentityId, Key, NetworkId};
 use crate::model::network::{Network, NetworkDetail};
 use crate::model::record::{CorruptRecord, Resource};
@@ -31,12 +31,12 @@ impl Behaviour for Network {
         Ok(Step::Serial(steps))
     }
 
-    fn absorb(detail: &mut NetworkDetail, fact: &Fact) -> Option<String> {
-        let Fact::Network(seen) = fact else { return None };
+    fn absorb(detail: &mut NetworkDetail, fact: &Fact) -> Health {
+        let Fact::Network(seen) = fact else { return Health::Healthy };
         // A list does not know the specification that the storage range follows from.
         let storage_range = seen.fact.detail.storage_range.or(detail.storage_range);
         *detail = NetworkDetail { storage_range, ..seen.fact.detail.clone() };
-        seen.fact.trouble.clone()
+        Health::unless(seen.fact.trouble.clone())
     }
 
     fn is_realised(detail: &NetworkDetail) -> bool {

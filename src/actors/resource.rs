@@ -21,16 +21,16 @@ use std::time::Duration;
 use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio_util::sync::CancellationToken;
 
-use super::Environment;
-use super::kind::KindEntry;
+use super::kind::{Health, KindEntry};
 use super::pass::{self, Start};
 use super::tasks::spawn_pass;
+use super::{Environment, Options};
 use crate::graph::Node;
 use crate::graph::message::{Message, Observation, Sighting};
 use crate::graph::outcome::{Ending, Outcome, PassReport};
 use crate::graph::snapshot::{EVENTS_MAX, Event, Phase, Snapshot};
 use crate::graph::timers::TimerToken;
-use crate::model::condition::Truth;
+use crate::model::condition::{Reason, Truth};
 use crate::model::ids::Key;
 use crate::model::record::{Record, Revision};
 use crate::providers::Sequence;
@@ -68,7 +68,9 @@ impl FirstPass {
         let settled = available.is_some_and(|condition| {
             condition.status == Truth::True && condition.observed_generation == record.metadata.generation
         });
-        if settled && !record.metadata.is_deleting() { Self::WhenTold } else { Self::After(turn) }
+        let active = record.conditions.active.as_ref().map(|condition| condition.reason);
+        let moving = matches!(active, Some(Reason::Phase(phase)) if phase.is_passing());
+        if settled && !moving && !record.metadata.is_deleting() { Self::WhenTold } else { Self::After(turn) }
     }
 }
 
@@ -87,6 +89,7 @@ struct Running {
     revision: Revision,
 }
 
+#[expect(clippy::struct_excessive_bools, reason = "each is a note to the next pass")]
 pub struct State {
     environment: Arc<Environment>,
     entry: &'static KindEntry,
@@ -97,6 +100,8 @@ pub struct State {
     dirty: bool,
     /// Messages were folded: what is cached may be old.
     reread: bool,
+    /// Verbs may have been asked for: the next pass looks for them.
+    asked: bool,
     /// What a monitor said that no pass has seen yet.
     observation: Option<Observation>,
     sequence: Sequence,
@@ -130,6 +135,7 @@ impl Actor for ResourceActor {
             running: None,
             dirty: false,
             reread: birth.first_pass == FirstPass::Now,
+            asked: birth.first_pass != FirstPass::WhenTold,
             observation: None,
             sequence: Sequence::default(),
             attempt: 0,
@@ -188,6 +194,12 @@ impl Actor for ResourceActor {
                 state.attempt = 0;
                 state.wake();
             }
+            Message::OperationRequested => {
+                state.asked = true;
+                // A failure that waits for somebody is no reason to leave a machine running that is to be stopped.
+                state.unpark();
+                state.wake();
+            }
             Message::Observed(observation) => state.observed(observation),
             Message::TimerFired(token) => {
                 if state.timer == Some(token) {
@@ -237,8 +249,8 @@ impl State {
         self.sequence = self.sequence.max(observation.sequence);
         let news = match &observation.sighting {
             Sighting::Absent => (self.entry.is_realised)(&self.record),
-            Sighting::Present(fact) => match (self.entry.absorb)(&self.record, &self.record.detail, fact) {
-                Ok(absorbed) => absorbed.detail != self.record.detail || absorbed.trouble.is_some(),
+            Sighting::Present(fact) => match (self.entry.absorb)(self.record.key, &self.record.detail, fact) {
+                Ok(absorbed) => absorbed.detail != self.record.detail || absorbed.health != Health::Healthy,
                 Err(_) => true,
             },
         };
@@ -285,19 +297,21 @@ impl State {
             cancelled: cancelled.clone(),
             attempt: self.attempt,
             reread: std::mem::take(&mut self.reread),
+            asked: std::mem::take(&mut self.asked),
         };
         self.running = Some(Running { cancelled, revision: self.record.revision });
         let (environment, entry) = (Arc::clone(&self.environment), self.entry);
         let (key, number) = (self.record.key, self.passes);
         let (graph, panicked) = (self.environment.graph.clone(), self.environment.graph.clone());
-        let report =
-            move |ending, sequence| Message::PassFinished(Box::new(PassReport { pass: number, ending, sequence }));
+        let report = move |ending, sequence, operations_left| {
+            Message::PassFinished(Box::new(PassReport { pass: number, ending, sequence, operations_left }))
+        };
         let work = async move {
             let finished = pass::run(&environment, entry, start).await;
-            graph.send(key, report(finished.ending, finished.sequence));
+            graph.send(key, report(finished.ending, finished.sequence, finished.operations_left));
         };
         let on_panic = move |text| {
-            panicked.send(key, report(Ending::Panicked(text), None));
+            panicked.send(key, report(Ending::Panicked(text), None, true));
         };
         self.node.hold_pass(spawn_pass(&self.environment.passes, work, on_panic));
         self.enter(Phase::Running);
@@ -309,6 +323,7 @@ impl State {
         }
         let Some(running) = self.running.take() else { return Ok(()) };
         self.sequence = self.sequence.max(report.sequence.unwrap_or_default());
+        self.asked |= report.operations_left;
         match report.ending {
             Ending::Panicked(text) => return Err(format!("a pass panicked: {text}").into()),
             Ending::Removed => {
@@ -337,7 +352,7 @@ impl State {
     fn follow(&mut self, outcome: Outcome) {
         let options = &self.environment.options;
         self.waits_for.clear();
-        let on_cloud = matches!(outcome, Outcome::Yield { on_cloud: true, .. });
+        let on_cloud = matches!(outcome, Outcome::Yield { on_cloud: true, .. } | Outcome::Watching { .. });
         if let (true, Some(region)) = (on_cloud != self.on_cloud, self.record.metadata.placement.region) {
             self.environment.graph.await_cloud(region, self.record.key, on_cloud);
         }
@@ -357,10 +372,13 @@ impl State {
                 self.note("paused");
                 self.enter(Phase::Paused);
             }
+            Outcome::Watching { message } => {
+                let wait = on_cloud_wait(options);
+                self.note(&message);
+                self.set_timer(Phase::Waiting, wait);
+            }
             Outcome::Yield { message, waits_for, on_cloud, .. } => {
-                // What the cloud is busy with is polled for by the monitor; without it the wait is still short.
-                let wait =
-                    if on_cloud { (options.poll_pending * 5).min(options.safety_net) } else { options.safety_net };
+                let wait = if on_cloud { on_cloud_wait(options) } else { options.safety_net };
                 self.waits_for = waits_for;
                 self.note(&message);
                 self.set_timer(Phase::Waiting, wait);
@@ -435,6 +453,11 @@ impl State {
             events: self.events.clone(),
         });
     }
+}
+
+/// What the cloud is busy with is polled for by the monitor; without it the wait is still short.
+fn on_cloud_wait(options: &Options) -> Duration {
+    (options.poll_pending * 5).min(options.safety_net)
 }
 
 /// The newer half of each: intent and status are written by different hands and arrive by different ways.

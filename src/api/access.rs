@@ -10,6 +10,7 @@ use crate::model::ids::{Key, Kind, NetworkId, OrganizationId, ProjectId, RegionI
 use crate::model::metadata::Placement;
 use crate::model::record::{CorruptRecord, Place, Record, Resource};
 use crate::model::region::{Region, RegionSpec};
+use crate::store::{Batch, Committed, Refusal, StoreError};
 
 /// The narrowest scope that holds the resource.
 #[must_use]
@@ -75,6 +76,25 @@ fn sees(caller: &Caller, organization: OrganizationId, region: &RegionSpec) -> b
 
 fn sees_every_region(caller: &Caller) -> bool {
     caller.allows(Endpoint::Regions, Operation::Read, Scope::Global)
+}
+
+/// How often a read-modify-write is tried against other writers. Each loss means that another writer won, so this
+/// many losses in a row mean a storm on one resource; more tries would hold the request longer than its client waits.
+const UPDATE_TRIES_MAX: usize = 16;
+
+/// Commits what `planned` makes of the records as it finds them, again and again while others write in between.
+pub async fn read_modify_write<F>(api: &Api, planned: impl Fn() -> F) -> Result<Committed, ApiError>
+where
+    F: Future<Output = Result<Batch, ApiError>>,
+{
+    for _ in 0..UPDATE_TRIES_MAX {
+        match api.store.commit(planned().await?).await {
+            Ok(committed) => return Ok(committed),
+            Err(StoreError::Refused(Refusal::Conflict(_))) => tokio::task::yield_now().await,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Err(ApiError::unavailable())
 }
 
 /// The name by which permission on a kind is granted; `None` for kinds that have no surface of their own.

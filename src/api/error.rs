@@ -58,6 +58,10 @@ pub enum Failure {
     TooLarge,
     UnsupportedMediaType,
     Unprocessable,
+    /// The caller's organization sends more than it may; nothing was done.
+    TooManyRequests {
+        retry_after_s: u32,
+    },
     /// Nothing was done, or it is not known what was done: come back.
     Unavailable,
     Internal,
@@ -76,6 +80,7 @@ impl Failure {
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::TooManyRequests { .. } => StatusCode::TOO_MANY_REQUESTS,
             Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -94,7 +99,17 @@ impl Failure {
             Self::UnsupportedMediaType => ErrorWord::UnsupportedMediaType,
             Self::Unprocessable => ErrorWord::UnprocessableContent,
             // The contract's list of words has none for "come back later".
-            Self::Unavailable | Self::Internal => ErrorWord::ServerError,
+            Self::TooManyRequests { .. } | Self::Unavailable | Self::Internal => ErrorWord::ServerError,
+        }
+    }
+
+    /// When whoever was turned away may come back.
+    #[must_use]
+    pub const fn retry_after_s(self) -> Option<u32> {
+        match self {
+            Self::TooManyRequests { retry_after_s } => Some(retry_after_s),
+            Self::Unavailable => Some(RETRY_AFTER_S),
+            _ => None,
         }
     }
 
@@ -109,6 +124,7 @@ impl Failure {
             StatusCode::PAYLOAD_TOO_LARGE => Self::TooLarge,
             StatusCode::UNSUPPORTED_MEDIA_TYPE => Self::UnsupportedMediaType,
             StatusCode::UNPROCESSABLE_ENTITY => Self::Unprocessable,
+            StatusCode::TOO_MANY_REQUESTS => Self::TooManyRequests { retry_after_s: RETRY_AFTER_S },
             StatusCode::SERVICE_UNAVAILABLE => Self::Unavailable,
             status if status.as_u16() < 500 => Self::InvalidRequest,
             _ => Self::Internal,
@@ -167,6 +183,11 @@ impl ApiError {
         }
     }
 
+    #[must_use]
+    pub const fn too_many_requests(retry_after_s: u32) -> Self {
+        Self::unexplained(Failure::TooManyRequests { retry_after_s })
+    }
+
     /// The cause is for the operator's log; the user learns the trace id that finds it there.
     pub fn internal(cause: &dyn std::fmt::Display) -> Self {
         tracing::error!(%cause, "a request failed inside");
@@ -189,6 +210,7 @@ impl ApiError {
             Failure::TooLarge => "the request body is too large",
             Failure::UnsupportedMediaType => "the request body must be application/json",
             Failure::Unprocessable => "the request cannot be carried out",
+            Failure::TooManyRequests { .. } => "the organization sends more requests than it may",
             Failure::Unavailable => return Self::unavailable(),
             Failure::InvalidRequest => "the request is malformed",
             Failure::Internal => "an internal error occurred",
@@ -209,6 +231,7 @@ impl From<AuthenticationError> for ApiError {
     fn from(error: AuthenticationError) -> Self {
         match error {
             AuthenticationError::Invalid => Self::new(Failure::AccessDenied, "the bearer token is not valid"),
+            AuthenticationError::Principal => Self::invalid("the header X-Principal is missing or malformed"),
             AuthenticationError::Unavailable(cause) => {
                 tracing::warn!(%cause, "identities cannot be read");
                 Self::unavailable()
@@ -262,10 +285,10 @@ pub fn deleting_text(kind: Kind) -> String {
 mod tests {
     use super::*;
     use crate::model::ids::Key;
-    use crate::model::organization::QuotaKind;
+    use crate::model::quota::QuotaKind;
     use uuid::Uuid;
 
-    const EVERY: [Failure; 11] = [
+    const EVERY: [Failure; 12] = [
         Failure::InvalidRequest,
         Failure::AccessDenied,
         Failure::Forbidden,
@@ -275,6 +298,7 @@ mod tests {
         Failure::TooLarge,
         Failure::UnsupportedMediaType,
         Failure::Unprocessable,
+        Failure::TooManyRequests { retry_after_s: RETRY_AFTER_S },
         Failure::Unavailable,
         Failure::Internal,
     ];

@@ -16,7 +16,8 @@ use super::Shared;
 use super::context::{RequestContext, Trail};
 use super::error::{ApiError, Failure};
 use super::strict_json;
-use crate::identity::Caller;
+use crate::identity::speaking::SpeakingFor;
+use crate::identity::{Account, Caller};
 
 /// The largest body that is read. The largest legitimate one, a network with every list full, is a tenth of it.
 pub const BODY_LEN_MAX: usize = 1024 * 1024;
@@ -25,6 +26,9 @@ pub const BODY_LEN_MAX: usize = 1024 * 1024;
 /// than a closed connection. A sender of more than this is not listening anyway.
 const DISCARDED_LEN_MAX: usize = 16 * BODY_LEN_MAX;
 
+const PRINCIPAL: &str = "x-principal";
+const IMPERSONATE: &str = "x-impersonate";
+
 /// The caller, recognized by its bearer token.
 pub struct Authenticated(pub Caller);
 
@@ -32,12 +36,26 @@ impl FromRequestParts<Shared> for Authenticated {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, api: &Shared) -> Result<Self, ApiError> {
-        let caller = api.identity.authenticate(bearer(&parts.headers)?).await?;
+        let caller = api.identity.authenticate(bearer(&parts.headers)?, &speaking_for(&parts.headers)).await?;
         if let Some(context) = parts.extensions.get::<RequestContext>() {
             context.trail.actor(&caller.subject);
         }
+        if let Account::Member(organization) = caller.account()
+            && let Err(retry_after_s) = api.rates.take(organization, api.ambient.now())
+        {
+            metrics::counter!("regent_tenant_requests_refused_total").increment(1);
+            return Err(ApiError::too_many_requests(retry_after_s));
+        }
         Ok(Self(caller))
     }
+}
+
+/// What the request says about whom it speaks for. A value that is no text is kept as one that cannot be read, so that
+/// it is not taken for none.
+fn speaking_for(headers: &HeaderMap) -> SpeakingFor {
+    let principal = headers.get(PRINCIPAL).map(|value| value.to_str().unwrap_or("?").to_owned());
+    let impersonate = headers.get(IMPERSONATE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"true"));
+    SpeakingFor { principal, impersonate }
 }
 
 fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {

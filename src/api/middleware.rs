@@ -29,7 +29,7 @@ use tracing::Instrument;
 use super::Shared;
 use super::audit;
 use super::context::{REQUEST_ID, RequestContext};
-use super::error::{ApiError, ErrorBody, Failure, RETRY_AFTER_S};
+use super::error::{ApiError, ErrorBody, Failure};
 
 /// How long a request may take until its answer begins. Accepting intent takes milliseconds; what waits longer than
 /// this waits for something that is not coming, and its client has usually given up.
@@ -101,8 +101,8 @@ fn explain(response: Response, context: &RequestContext) -> Response {
     let headers = &mut parts.headers;
     headers.remove(header::CONTENT_LENGTH);
     headers.insert(header::CACHE_CONTROL, NO_CACHE);
-    if error.failure == Failure::Unavailable {
-        headers.entry(header::RETRY_AFTER).or_insert(HeaderValue::from(RETRY_AFTER_S));
+    if let Some(seconds) = error.failure.retry_after_s() {
+        headers.entry(header::RETRY_AFTER).or_insert(HeaderValue::from(seconds));
     }
     if error.failure == Failure::AccessDenied {
         let challenge = format!(

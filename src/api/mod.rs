@@ -12,11 +12,14 @@ pub mod context;
 pub mod cors;
 pub mod error;
 pub mod extract;
+pub mod identity;
 pub mod intent;
 pub mod list;
 pub mod listen;
 pub mod middleware;
 pub mod openapi;
+pub mod rate;
+pub mod reference;
 pub mod resources;
 mod strict_json;
 pub mod system;
@@ -45,6 +48,7 @@ use crate::store::Store;
 use catalogue::Catalogue;
 use cors::CorsPolicy;
 use error::ApiError;
+use rate::TenantRates;
 
 /// What this surface asks clouds directly, because nobody here keeps it: what they offer, and what a console showed.
 #[async_trait]
@@ -98,24 +102,32 @@ pub struct Api {
     pub completions: Completions,
     pub ambient: Ambient,
     pub settings: ApiSettings,
+    pub rates: TenantRates,
 }
 
 pub type Shared = Arc<Api>;
 
-/// The public listener: region's paths at the root and under `/region`, and what belongs to no service.
+/// The public listener: every service's paths at the root, each service's own under its name, and what belongs to none.
 pub fn router(api: &Shared) -> Router {
-    let (region, document) = region_service().split_for_parts();
+    let (all, document) = every_service().split_for_parts();
+    let alone = |service: OpenApiRouter<Shared>| service.merge(system::routes()).split_for_parts().0;
     let routes = Router::new()
-        .merge(region.clone())
-        .nest("/region", region)
+        .merge(all)
+        .nest("/region", alone(region_service()))
+        .nest("/identity", alone(identity::routes()))
         .merge(system::unauthenticated())
         .merge(openapi::serve(document));
     finished(routes, api)
 }
 
-/// The paths of the region service, with their description.
-pub(crate) fn region_service() -> OpenApiRouter<Shared> {
-    openapi::described().merge(v2::routes()).merge(v1::routes()).merge(system::routes())
+/// What the root serves, with its description.
+pub(crate) fn every_service() -> OpenApiRouter<Shared> {
+    openapi::described().merge(region_service()).merge(identity::routes()).merge(system::routes())
+}
+
+/// The paths of the region service.
+fn region_service() -> OpenApiRouter<Shared> {
+    OpenApiRouter::new().merge(v2::routes()).merge(v1::routes())
 }
 
 /// Puts around a set of routes what every request passes. Two routers, because a router adds `Allow` to its refusals

@@ -11,7 +11,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 
-use super::access::{endpoint_of, permitted, readable, scope_of};
+use super::access::{endpoint_of, permitted, read_modify_write, readable, scope_of};
 use super::context::Trail;
 use super::error::{ApiError, deleting_text};
 use super::extract::QueryElements;
@@ -23,10 +23,6 @@ use crate::model::edge::Holder;
 use crate::model::ids::{Key, OrganizationId};
 use crate::model::record::{CorruptRecord, Record, Resource, ResourceKind};
 use crate::store::{Batch, Committed, Filter, Refusal, StoreError};
-
-/// How often a read-modify-write is tried against other writers. Each loss means that another writer won, so this
-/// many losses in a row mean a storm on one resource; more tries would hold the request longer than its client waits.
-const UPDATE_TRIES_MAX: usize = 16;
 
 /// How many users a refusal names: enough to know where to look, not a list to page through.
 const HOLDERS_NAMED_MAX: usize = 3;
@@ -127,22 +123,15 @@ impl Asked<'_> {
     /// Replaces what is stored, again when another writer came in between.
     pub async fn updated<U: Replacement>(self, key: Key, replacement: &U) -> Result<Response, ApiError> {
         self.trail.resource(key);
-        for _ in 0..UPDATE_TRIES_MAX {
+        let planned = || async {
             let record = self.resolved::<U::Surface>(key, (U::Surface::ENDPOINT, Operation::Update)).await?;
             if record.metadata.is_deleting() {
                 return Err(ApiError::invalid(deleting_text(key.kind)));
             }
-            let batch = replacement.batch(self, &record.open()?).await?;
-            match self.api.store.commit(batch).await {
-                Ok(committed) => {
-                    let shown = written::<U::Surface>(&committed, key)?;
-                    return Ok((StatusCode::ACCEPTED, Json(shown)).into_response());
-                }
-                Err(StoreError::Refused(Refusal::Conflict(_))) => tokio::task::yield_now().await,
-                Err(error) => return Err(error.into()),
-            }
-        }
-        Err(ApiError::unavailable())
+            replacement.batch(self, &record.open()?).await
+        };
+        let committed = read_modify_write(self.api, planned).await?;
+        Ok((StatusCode::ACCEPTED, Json(written::<U::Surface>(&committed, key)?)).into_response())
     }
 
     /// Asks for the end of something that nobody uses. Asked already, or gone in the meantime, is fine.

@@ -168,6 +168,26 @@ impl ReadMetadata {
     }
 }
 
+/// What is said of a resource that simply is, in an organization.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = organizationScopedResourceReadMetadata)]
+pub struct OrganizationScopedReadMetadata {
+    #[serde(flatten)]
+    pub resource: ReadMetadata,
+    #[schema(format = "uuid")]
+    pub organization_id: String,
+}
+
+impl OrganizationScopedReadMetadata {
+    #[must_use]
+    pub fn of_static(record: &Record) -> Self {
+        let organization = record.metadata.placement.organization;
+        let organization_id = organization.map(|id| id.to_string()).unwrap_or_default();
+        Self { resource: ReadMetadata::of_static(record), organization_id }
+    }
+}
+
 /// What is said of something that a cloud has and nobody here makes.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

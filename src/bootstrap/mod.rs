@@ -1,8 +1,8 @@
 //! The first start: from an empty folder to something that can be used, in one commit.
 //!
 //! ```text
-//!   empty store           → commit organization, project, region, quota, token → write bootstrap.json
-//!   bootstrapped, no file → commit a new token in place of the old             → write bootstrap.json
+//!   empty store           → commit organization, project, user, region, quota, tokens → write bootstrap.json
+//!   bootstrapped, no file → commit new tokens in place of the old                     → write bootstrap.json
 //!   bootstrapped, file    → nothing, but the addresses in it are kept true
 //!   somebody else's store → nothing
 //! ```
@@ -21,13 +21,18 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use crate::identity::catalogue::{ROLES, Role as CatalogueRole};
+use crate::identity::secret::NoRandomness;
+pub use crate::identity::secret::random_secret;
 use crate::model::ambient::Ambient;
-use crate::model::ids::{Incarnation, Key, Kind, OrganizationId, ProjectId, RegionId, TokenId};
+use crate::model::ids::{GroupId, Incarnation, Key, Kind, OrganizationId, ProjectId, RegionId, TokenId, UserId};
+use crate::model::member::{Group, GroupSpec, User, UserSpec, UserState};
 use crate::model::metadata::{Metadata, Placement};
-use crate::model::organization::{Organization, OrganizationSpec, Project, ProjectSpec, QuotaKind};
+use crate::model::organization::{Organization, OrganizationSpec, Project, ProjectSpec};
+use crate::model::quota::QuotaKind;
 use crate::model::record::{Record, ResourceKind};
 use crate::model::region::{ProviderNetworks, ProviderSettings, Region, RegionSpec, SimulatedSettings};
-use crate::model::token::{BearerToken, Role, SECRET_LEN, Token};
+use crate::model::token::{BearerToken, Role, Token};
 use crate::store::{Batch, Filter, Page, Store, StoreError, Write};
 
 /// What everything that the first start makes is called.
@@ -40,9 +45,27 @@ pub const CREATOR: &str = "regent";
 const PHYSICAL_NETWORK: &str = "physnet1";
 const FILE_NAME: &str = "bootstrap.json";
 
-/// Ample: the first organization is for trying things out, and a simulated network costs nothing. It is still a
-/// limit, so that a runaway script is stopped before the disk is full.
-pub const NETWORKS_LIMIT: u64 = 100_000;
+/// What the first start's user, its group and its token are called.
+pub const USER_NAME: &str = "user";
+pub const USER_TOKEN_NAME: &str = "bootstrap-user";
+
+/// Ample: the first organization is for trying things out, and what is simulated costs nothing. It is still a limit, so
+/// that a runaway script is stopped before the disk is full.
+pub const COUNT_LIMIT: u64 = 100_000;
+/// The same for file storage, in bytes: a pebibyte.
+pub const BYTES_LIMIT: u64 = 1 << 50;
+/// The same for volumes, in gibibytes: a pebibyte.
+pub const GIBIBYTES_LIMIT: u64 = 1 << 20;
+
+/// How much of each kind the first organization may use.
+#[must_use]
+pub const fn first_limit(kind: QuotaKind) -> u64 {
+    match kind {
+        QuotaKind::FileStorage => BYTES_LIMIT,
+        QuotaKind::Volume => GIBIBYTES_LIMIT,
+        _ => COUNT_LIMIT,
+    }
+}
 
 /// What the first start leaves for whoever comes next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,7 +76,11 @@ pub struct BootstrapFile {
     /// Absent when every configured region is private or withdrawn.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub region_id: Option<RegionId>,
+    /// A platform administrator's.
     pub token: String,
+    /// A project user's. Absent when that user is no longer there.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_token: Option<String>,
     pub api_url: String,
     pub admin_url: String,
 }
@@ -73,8 +100,8 @@ pub enum BootstrapError {
     File { path: PathBuf, source: std::io::Error },
     #[error("{path} is not a bootstrap file: remove it to have it made again")]
     Unreadable { path: PathBuf, source: serde_json::Error },
-    #[error("no random numbers are to be had")]
-    NoRandomness,
+    #[error(transparent)]
+    NoRandomness(#[from] NoRandomness),
 }
 
 /// What a start found to do.
@@ -107,27 +134,21 @@ pub async fn bootstrap(
         }
     }
     let found = Found::look(store).await?;
-    let secret = random_secret()?;
-    let token = BearerToken::new(TokenId(ambient.uuid()), &secret);
-    let Some(plan) = plan(&found, &token, ambient) else { return Ok(Outcome::Unchanged) };
+    let new_token = || Ok::<_, NoRandomness>(BearerToken::new(TokenId(ambient.uuid()), &random_secret()?));
+    let (token, user_token) = (new_token()?, new_token()?);
+    let Some(plan) = plan(&found, &token, &user_token, ambient) else { return Ok(Outcome::Unchanged) };
     store.commit(plan.batch).await?;
     let file = BootstrapFile {
         organization_id: plan.organization,
         project_id: plan.project,
         region_id: plan.region,
         token: token.reveal(),
+        user_token: plan.user.map(|_| user_token.reveal()),
         api_url: urls.api.clone(),
         admin_url: urls.admin.clone(),
     };
     write(&path, &file)?;
     Ok(Outcome::Issued(file))
-}
-
-/// 256 bits that nobody can guess. Not from the Ambient: a secret that can be replayed from a seed is none.
-pub fn random_secret() -> Result<[u8; SECRET_LEN], BootstrapError> {
-    let mut secret = [0; SECRET_LEN];
-    aws_lc_rs::rand::fill(&mut secret).map_err(|_| BootstrapError::NoRandomness)?;
-    Ok(secret)
 }
 
 fn write(path: &Path, file: &BootstrapFile) -> Result<(), BootstrapError> {
@@ -143,6 +164,7 @@ struct Found {
     organization: Option<OrganizationId>,
     project: Option<ProjectId>,
     region: Option<RegionId>,
+    user: Option<UserId>,
     tokens: Vec<(Key, Incarnation)>,
 }
 
@@ -159,13 +181,20 @@ impl Found {
         let usable = |record: &&std::sync::Arc<Record>| {
             record.open::<Region>().is_ok_and(|region| !region.spec.withdrawn && region.spec.organizations.is_none())
         };
-        let tokens = store.list(&named(Kind::Token, TOKEN_NAME), Page::FIRST).await?;
+        let mut tokens = store.list(&named(Kind::Token, TOKEN_NAME), Page::FIRST).await?;
+        tokens.extend(store.list(&named(Kind::Token, USER_TOKEN_NAME), Page::FIRST).await?);
+        let user = organization.map(|organization| UserId::of(organization, USER_NAME));
+        let user_is_there = match user {
+            Some(user) => store.get(user.key()).await?.is_some_and(|record| !record.metadata.is_deleting()),
+            None => false,
+        };
         Ok(Self {
             any_organization: !any.is_empty(),
             any_region: !regions.is_empty(),
             organization,
             project: first(&projects).map(ProjectId),
             region: regions.iter().find(usable).map(|record| RegionId(record.key.id)),
+            user: user.filter(|_| user_is_there),
             tokens: tokens.iter().map(|record| (record.key, record.metadata.incarnation)).collect(),
         })
     }
@@ -175,36 +204,37 @@ struct Plan {
     organization: OrganizationId,
     project: ProjectId,
     region: Option<RegionId>,
+    user: Option<UserId>,
     batch: Batch,
 }
 
 /// What to commit; `None` when the store belongs to somebody who began in another way.
-fn plan(found: &Found, token: &BearerToken, ambient: &Ambient) -> Option<Plan> {
+fn plan(found: &Found, token: &BearerToken, user_token: &BearerToken, ambient: &Ambient) -> Option<Plan> {
     let now = ambient.now();
     let mut maker = Maker { ambient, now, writes: Vec::new() };
-    let (organization, project, region) = match (found.any_organization, found.organization, found.project) {
+    let (organization, project, region, user) = match (found.any_organization, found.organization, found.project) {
         (_, Some(organization), Some(project)) => {
             for (key, incarnation) in &found.tokens {
                 maker.writes.push(Write::Remove { key: *key, incarnation: *incarnation });
             }
-            (organization, project, found.region)
+            (organization, project, found.region, found.user)
         }
         (false, ..) => {
-            let organization = OrganizationId(ambient.uuid());
-            let project = ProjectId(ambient.uuid());
-            maker.insert::<Organization>(organization.0, NAME, Placement::default(), &OrganizationSpec {});
-            let placement = Placement { organization: Some(organization), ..Placement::default() };
-            maker.insert::<Project>(project.0, NAME, placement, &ProjectSpec {});
-            maker.writes.push(Write::Limit { organization, kind: QuotaKind::Networks, limit: NETWORKS_LIMIT });
+            let (organization, project, user) = maker.tenant();
             // A configuration that has regions is the operator's word, also when none of them is for everybody.
             let region = if found.any_region { found.region } else { Some(maker.simulated_region()) };
-            (organization, project, region)
+            (organization, project, region, Some(user))
         }
         (true, ..) => return None,
     };
     let spec = token.spec(TOKEN_NAME, Role::PlatformAdministrator, None);
-    maker.insert::<Token>(token.id.0, TOKEN_NAME, Placement::default(), &spec);
-    Some(Plan { organization, project, region, batch: Batch::of(maker.writes) })
+    maker.insert::<Token>(token.id.0, TOKEN_NAME, Placement::default(), None, &spec);
+    if let Some(user) = user {
+        let placement = Placement { organization: Some(organization), ..Placement::default() };
+        let spec = user_token.spec(USER_NAME, user, None);
+        maker.insert::<Token>(user_token.id.0, USER_TOKEN_NAME, placement, Some(user.key()), &spec);
+    }
+    Some(Plan { organization, project, region, user, batch: Batch::of(maker.writes) })
 }
 
 struct Maker<'a> {
@@ -214,9 +244,37 @@ struct Maker<'a> {
 }
 
 impl Maker<'_> {
-    fn insert<K: ResourceKind>(&mut self, id: Uuid, name: &str, placement: Placement, spec: &K::Spec) {
-        let metadata = Metadata::new(Incarnation(self.ambient.uuid()), name, placement, CREATOR, self.now);
+    fn insert<K: ResourceKind>(
+        &mut self,
+        id: Uuid,
+        name: &str,
+        placement: Placement,
+        owner: Option<Key>,
+        spec: &K::Spec,
+    ) {
+        let new = Metadata::new(Incarnation(self.ambient.uuid()), name, placement, CREATOR, self.now);
+        let metadata = Metadata { owner, ..new };
         self.writes.push(Write::Insert(Box::new(Record::new::<K>(id, metadata, spec))));
+    }
+
+    /// An organization with one project, and one user who may use it.
+    fn tenant(&mut self) -> (OrganizationId, ProjectId, UserId) {
+        let organization = OrganizationId(self.ambient.uuid());
+        let (project, group) = (ProjectId(self.ambient.uuid()), GroupId(self.ambient.uuid()));
+        let user = UserId::of(organization, USER_NAME);
+        let placement = Placement { organization: Some(organization), ..Placement::default() };
+        let owner = Some(organization.key());
+        self.insert::<Organization>(organization.0, NAME, placement, None, &OrganizationSpec::default());
+        let spec = UserSpec { subject: USER_NAME.to_owned(), state: UserState::Active };
+        self.insert::<User>(user.0, USER_NAME, placement, owner, &spec);
+        let roles = ROLES.iter().filter(|role| role.name == USER_NAME).map(CatalogueRole::id).collect();
+        let spec = GroupSpec { roles, users: Some(vec![user]), ..GroupSpec::default() };
+        self.insert::<Group>(group.0, USER_NAME, placement, owner, &spec);
+        self.insert::<Project>(project.0, NAME, placement, owner, &ProjectSpec { groups: vec![group] });
+        for kind in QuotaKind::ALL {
+            self.writes.push(Write::Limit { organization, kind, limit: first_limit(kind) });
+        }
+        (organization, project, user)
     }
 
     fn simulated_region(&mut self) -> RegionId {
@@ -225,7 +283,7 @@ impl Maker<'_> {
             Some(ProviderNetworks { physical_network: PHYSICAL_NETWORK.to_owned(), vlan_segments: vec![] });
         let provider = ProviderSettings::Simulated(SimulatedSettings { provider_networks, ..Default::default() });
         let spec = RegionSpec { provider, organizations: None, withdrawn: false };
-        self.insert::<Region>(region.0, REGION_NAME, Placement::default(), &spec);
+        self.insert::<Region>(region.0, REGION_NAME, Placement::default(), None, &spec);
         region
     }
 }
@@ -235,15 +293,19 @@ impl Maker<'_> {
 pub fn next_steps(file: &BootstrapFile, directory: &Path) -> String {
     let path = directory.join(FILE_NAME);
     let region = file.region_id.map(|id| id.to_string()).unwrap_or_default();
+    let user = match file.user_token {
+        Some(_) => "\nThe token above may do everything; userToken in that file is a plain user's of the project.\n",
+        None => "",
+    };
     format!(
-        r#"Regent is ready. Its token and ids are in {path}; next, try:
+        r#"Regent is ready. Its tokens and ids are in {path}; next, try:
 
   export TOKEN={token}
   curl -H "Authorization: Bearer $TOKEN" {api}/api/v1/organizations/{organization}/regions
   curl -H "Authorization: Bearer $TOKEN" -H 'Content-Type: application/json' {api}/api/v2/networks -d '{{"metadata": {{"name": "first"}}, "spec": {{"organizationId": "{organization}", "projectId": "{project}", "regionId": "{region}", "prefix": "10.0.0.0/22", "dnsNameservers": []}}}}'
   curl -H "Authorization: Bearer $TOKEN" {api}/api/v2/networks
   curl -H "Authorization: Bearer $TOKEN" {admin}/admin/v1/tree
-"#,
+{user}"#,
         path = path.display(),
         token = file.token,
         api = file.api_url,

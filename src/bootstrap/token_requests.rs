@@ -16,8 +16,8 @@ use crate::model::ambient::Ambient;
 use crate::model::ids::{Incarnation, TokenId, parse_uuid};
 use crate::model::metadata::{Metadata, Placement};
 use crate::model::record::Record;
-use crate::model::token::{BearerToken, Token, TokenSpec};
-use crate::store::{Batch, Refusal, Store, StoreError, Write};
+use crate::model::token::{BearerToken, BoundTo, Token, TokenSpec};
+use crate::store::{Batch, Precondition, Refusal, Store, StoreError, Write};
 
 const DIRECTORY: &str = "token-requests";
 const SUFFIX: &str = "json";
@@ -97,6 +97,8 @@ enum TakeError {
     Exposed,
     #[error("its name or its content is malformed")]
     Malformed,
+    #[error("the organization has no such user")]
+    NoSuchUser,
 }
 
 async fn take(path: &Path, store: &dyn Store, ambient: &Ambient) -> Result<TokenId, TakeError> {
@@ -109,12 +111,28 @@ async fn take(path: &Path, store: &dyn Store, ambient: &Ambient) -> Result<Token
     let id = path.file_stem().and_then(|stem| parse_uuid(&stem.to_string_lossy()).ok()).ok_or(TakeError::Malformed)?;
     let bytes = files::read_if_present(path)?.ok_or(TakeError::Malformed)?;
     let spec: TokenSpec = serde_json::from_slice(&bytes).map_err(|_| TakeError::Malformed)?;
-    let incarnation = Incarnation(ambient.uuid());
-    let metadata = Metadata::new(incarnation, &spec.subject, Placement::default(), super::CREATOR, ambient.now());
-    let record = Record::new::<Token>(id, metadata, &spec);
-    match store.commit(Batch::of(vec![Write::Insert(Box::new(record))])).await {
+    let owner = match spec.bound_to {
+        BoundTo::Role(_) => None,
+        BoundTo::User(user) => Some(user.key()),
+        // Its tokens are made by rotation, which knows how to end the last one.
+        BoundTo::ServiceAccount(_) => return Err(TakeError::Malformed),
+    };
+    let organization = match owner {
+        Some(owner) => store.get(owner).await?.ok_or(TakeError::NoSuchUser)?.metadata.placement.organization,
+        None => None,
+    };
+    let placement = Placement { organization, ..Placement::default() };
+    let new = Metadata::new(Incarnation(ambient.uuid()), &spec.subject, placement, super::CREATOR, ambient.now());
+    let record = Record::new::<Token>(id, Metadata { owner, ..new }, &spec);
+    let batch = Batch::of(vec![Write::Insert(Box::new(record))]);
+    let batch = match owner {
+        Some(owner) => batch.provided(Precondition::Live(owner)),
+        None => batch,
+    };
+    match store.commit(batch).await {
         // Taken by an earlier look that died before it removed the file.
         Ok(_) | Err(StoreError::Refused(Refusal::Exists(_))) => Ok(TokenId(id)),
+        Err(StoreError::Refused(_)) => Err(TakeError::NoSuchUser),
         Err(error) => Err(error.into()),
     }
 }

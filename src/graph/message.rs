@@ -27,6 +27,8 @@ pub enum Message {
     ChildGone(Key),
     /// Something this resource waits for has become ready, has failed or is gone.
     DependencyMoved(Key),
+    /// Somebody asked for a verb.
+    OperationRequested,
     /// Somebody looked at the cloud.
     Observed(Observation),
     /// The pass that was running has ended.
@@ -53,6 +55,7 @@ impl Message {
             Self::Referenced => "referenced",
             Self::ChildGone(_) => "child-gone",
             Self::DependencyMoved(_) => "dependency-moved",
+            Self::OperationRequested => "operation-requested",
             Self::Observed(_) => "observed",
             Self::PassFinished(_) => "pass-finished",
             Self::TimerFired(_) => "timer-fired",
@@ -71,7 +74,7 @@ pub struct Observation {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Sighting {
-    Present(Fact),
+    Present(Box<Fact>),
     /// A complete list did not have it.
     Absent,
 }

@@ -13,6 +13,8 @@ use crate::providers::Sequence;
 pub enum Outcome {
     /// The cloud holds what is asked for.
     Done,
+    /// The cloud holds what is asked for, and is still busy with it.
+    Watching { message: String },
     /// An operator or the client paused it.
     Paused,
     /// Nothing to do until something happens; looked at again after the safety net all the same.
@@ -30,11 +32,12 @@ impl Outcome {
     pub const fn severity(&self) -> u8 {
         match self {
             Self::Done => 0,
-            Self::Paused => 1,
-            Self::Yield { .. } => 2,
-            Self::Retry { .. } => 3,
-            Self::UserActionRequired { .. } => 4,
-            Self::Terminal { .. } => 5,
+            Self::Watching { .. } => 1,
+            Self::Paused => 2,
+            Self::Yield { .. } => 3,
+            Self::Retry { .. } => 4,
+            Self::UserActionRequired { .. } => 5,
+            Self::Terminal { .. } => 6,
         }
     }
 
@@ -51,7 +54,7 @@ impl Outcome {
         let under_way = if deleting { Reason::Deprovisioning } else { Reason::Provisioning };
         match self {
             Self::Paused => None,
-            Self::Done => Some(Statement::new(Truth::True, Reason::Provisioned, "provisioned")),
+            Self::Done | Self::Watching { .. } => Some(Statement::new(Truth::True, Reason::Provisioned, "provisioned")),
             Self::Yield { reason, message, .. } => Some(Statement::new(Truth::False, *reason, message.clone())),
             Self::Retry { message, .. } => {
                 let reason = if exhausted { Reason::Errored } else { under_way };
@@ -84,4 +87,6 @@ pub struct PassReport {
     pub ending: Ending,
     /// The newest look at the cloud that the pass had.
     pub sequence: Option<Sequence>,
+    /// Verbs that have not ended are left.
+    pub operations_left: bool,
 }

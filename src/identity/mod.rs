@@ -4,11 +4,16 @@
 //! "current user". A question that the list does not answer with yes is answered with no.
 
 pub mod acl;
+pub mod catalogue;
 pub mod embedded;
+pub mod membership;
+pub mod secret;
+pub mod speaking;
 
 use async_trait::async_trait;
 
 use acl::{Acl, Endpoint, Operation, Scope};
+use speaking::{Delegate, SpeakingFor};
 
 use crate::model::ids::{OrganizationId, ProjectId};
 use crate::model::metadata::Principal;
@@ -19,12 +24,37 @@ pub struct Caller {
     /// The name that goes into `createdBy` and into the audit log.
     pub subject: String,
     acl: Acl,
+    account: Account,
+    delegate: Option<Delegate>,
+}
+
+/// What kind of caller it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Account {
+    /// An operator of the platform.
+    Platform,
+    /// Another service, which may speak for its users.
+    Service,
+    /// A user or a service account of this organization.
+    Member(OrganizationId),
 }
 
 impl Caller {
+    /// Somebody who belongs to no organization.
     #[must_use]
     pub const fn new(subject: String, acl: Acl) -> Self {
-        Self { subject, acl }
+        Self::with_account(subject, acl, Account::Platform)
+    }
+
+    #[must_use]
+    pub const fn with_account(subject: String, acl: Acl, account: Account) -> Self {
+        Self { subject, acl, account, delegate: None }
+    }
+
+    /// A service that speaks for somebody. What it may do then is `acl`.
+    #[must_use]
+    pub fn speaking_for(self, delegate: Delegate, acl: Acl) -> Self {
+        Self { acl, delegate: Some(delegate), ..self }
     }
 
     #[must_use]
@@ -32,15 +62,36 @@ impl Caller {
         self.acl.allows(endpoint, operation, scope)
     }
 
-    /// On whose behalf something that is made in this project exists, and so who is charged for it.
+    /// On whose behalf something that is made in this project exists, and so who is charged for it: whoever a service
+    /// speaks for, if it said where that one belongs; else whoever asks, in the place itself.
     #[must_use]
     pub fn principal(&self, organization: OrganizationId, project: ProjectId) -> Principal {
-        Principal { organization: Some(organization), project: Some(project), actor: self.subject.clone() }
+        let here = Principal { organization: Some(organization), project: Some(project), actor: self.subject.clone() };
+        match &self.delegate {
+            None => here,
+            Some(delegate) => match delegate.organization {
+                Some(home) => {
+                    Principal { organization: Some(home), project: delegate.project, actor: delegate.actor.clone() }
+                }
+                None => Principal { actor: delegate.actor.clone(), ..here },
+            },
+        }
     }
 
     #[must_use]
     pub const fn acl(&self) -> &Acl {
         &self.acl
+    }
+
+    #[must_use]
+    pub const fn account(&self) -> Account {
+        self.account
+    }
+
+    /// Does it belong to the organization, or stand above all of them?
+    #[must_use]
+    pub fn knows(&self, organization: OrganizationId) -> bool {
+        !self.acl.global.is_empty() || self.acl.organizations.contains_key(&organization)
     }
 }
 
@@ -50,6 +101,9 @@ pub enum AuthenticationError {
     /// Unknown, expired, revoked or malformed: which of these is nobody's business but the operator's.
     #[error("the bearer token is not valid")]
     Invalid,
+    /// A service said that it speaks for somebody, in words that cannot be read.
+    #[error("the principal that the service speaks for is malformed")]
+    Principal,
     /// Nobody can be recognized at the moment; the token may be good.
     #[error("identities cannot be read: {0}")]
     Unavailable(String),
@@ -58,5 +112,10 @@ pub enum AuthenticationError {
 /// Recognizes callers.
 #[async_trait]
 pub trait IdentityService: Send + Sync {
-    async fn authenticate(&self, bearer: &str) -> Result<Caller, AuthenticationError>;
+    /// Whose token it is. What a request says about whom it speaks for is believed of services alone (B49); of anybody
+    /// else it is not even looked at.
+    async fn authenticate(&self, bearer: &str, speaking: &SpeakingFor) -> Result<Caller, AuthenticationError>;
+
+    /// Identities have changed: from now on nothing that was recognized before is believed.
+    fn forget(&self);
 }

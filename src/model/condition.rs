@@ -6,6 +6,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use super::server::ServerPhase;
+
 /// Is the axis' statement true?
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Truth {
@@ -25,9 +27,28 @@ pub enum Reason {
     DependencyNotReady,
     DependencyFailed,
     DependencyNotFound,
+    /// The cloud could not bring it up; it is made again.
+    ProviderCreateRetrying,
+    /// The cloud could not bring it up, as often as it was asked.
+    ProviderCreateFailed,
+    ServerRebuildFailed,
     Healthy,
     Degraded,
     Unknown,
+    /// Where a machine is in its life: the Active axis. Written as the phase's own word.
+    #[serde(untagged)]
+    Phase(ServerPhase),
+}
+
+impl Reason {
+    /// Somebody has to act before it can go on.
+    #[must_use]
+    pub const fn is_failure(self) -> bool {
+        matches!(
+            self,
+            Self::Errored | Self::DependencyNotFound | Self::ProviderCreateFailed | Self::ServerRebuildFailed
+        )
+    }
 }
 
 /// One axis at one time.
@@ -122,8 +143,7 @@ impl Conditions {
     /// The resource cannot be made without somebody acting.
     #[must_use]
     pub fn has_failed(&self) -> bool {
-        let failed = [Reason::Errored, Reason::DependencyNotFound];
-        self.available.as_ref().is_some_and(|condition| failed.contains(&condition.reason))
+        self.available.as_ref().is_some_and(|condition| condition.reason.is_failure())
     }
 }
 

@@ -5,17 +5,20 @@
 //! names its specification and its status detail and carries the rules that hold for it anywhere.
 
 pub mod address_plan;
+pub mod allocation;
 pub mod ambient;
 pub mod cloud_init;
 pub mod condition;
 pub mod edge;
 pub mod identity;
 pub mod ids;
+pub mod member;
 pub mod metadata;
 pub mod network;
 pub mod operation;
 pub mod organization;
 pub mod projection;
+pub mod quota;
 pub mod rebuild;
 pub mod record;
 pub mod region;

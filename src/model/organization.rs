@@ -1,10 +1,8 @@
-//! Tenants: an organization, the projects in it, and how much each organization may use.
-
-use std::collections::BTreeMap;
+//! Tenants: an organization, and the projects that it owns.
 
 use serde::{Deserialize, Serialize};
 
-use super::ids::Kind;
+use super::ids::{GroupId, Kind};
 use super::record::ResourceKind;
 
 #[derive(Clone, Debug)]
@@ -29,37 +27,42 @@ impl ResourceKind for Project {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Nothing {}
 
+/// How users of the organization are told apart elsewhere. Kept for clients that write it; nothing here acts on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OrganizationSpec {}
+#[serde(rename_all = "camelCase")]
+pub struct OrganizationSpec {
+    #[serde(default)]
+    pub organization_type: OrganizationType,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider_scope: Option<ProviderScope>,
+    #[serde(default, rename = "providerID", skip_serializing_if = "Option::is_none")]
+    pub provider_id: Option<String>,
+    #[serde(default, rename = "googleCustomerID", skip_serializing_if = "Option::is_none")]
+    pub google_customer_id: Option<String>,
+}
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct ProjectSpec {}
-
-/// What is counted against an organization's quota.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum QuotaKind {
-    Networks,
+pub enum OrganizationType {
+    /// Users are added one by one.
+    #[default]
+    Adhoc,
+    /// Users come by the domain of their e-mail address.
+    Domain,
 }
 
-impl QuotaKind {
-    pub const ALL: [Self; 1] = [Self::Networks];
-
-    #[must_use]
-    pub const fn word(self) -> &'static str {
-        match self {
-            Self::Networks => "networks",
-        }
-    }
-
-    /// What an organization may use when nobody has said otherwise.
-    #[must_use]
-    pub const fn default_limit(self) -> u64 {
-        match self {
-            Self::Networks => 5,
-        }
-    }
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum ProviderScope {
+    Global,
+    Organization,
 }
 
-/// How much of each kind.
-pub type Amounts = BTreeMap<QuotaKind, u64>;
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProjectSpec {
+    /// The groups whose members have their project rights here.
+    #[serde(default, rename = "groupIDs")]
+    pub groups: Vec<GroupId>,
+}

@@ -48,14 +48,9 @@ pub fn provisioning_status(record: &Record) -> ProvisioningStatus {
 const fn provisioning_word(reason: Reason) -> ProvisioningStatus {
     match reason {
         Reason::Provisioned => ProvisioningStatus::Provisioned,
-        Reason::Errored | Reason::DependencyNotFound => ProvisioningStatus::Error,
+        reason if reason.is_failure() => ProvisioningStatus::Error,
         Reason::Deprovisioning | Reason::Deprovisioned => ProvisioningStatus::Deprovisioning,
-        Reason::Provisioning
-        | Reason::DependencyNotReady
-        | Reason::DependencyFailed
-        | Reason::Healthy
-        | Reason::Degraded
-        | Reason::Unknown => ProvisioningStatus::Provisioning,
+        _ => ProvisioningStatus::Provisioning,
     }
 }
 
@@ -160,6 +155,10 @@ mod tests {
             (Reason::DependencyNotReady, P::Provisioning),
             (Reason::DependencyFailed, P::Provisioning),
             (Reason::DependencyNotFound, P::Error),
+            (Reason::ProviderCreateRetrying, P::Provisioning),
+            (Reason::ProviderCreateFailed, P::Error),
+            (Reason::ServerRebuildFailed, P::Error),
+            (Reason::Phase(super::super::server::ServerPhase::Running), P::Provisioning),
             (Reason::Healthy, P::Provisioning),
             (Reason::Degraded, P::Provisioning),
             (Reason::Unknown, P::Provisioning),

@@ -82,8 +82,8 @@ pub fn next(view: &RebuildView) -> RebuildStep {
     let failed = RebuildStep::Note(Rebuild { state: RebuildState::Failed, ..marker });
     match marker.state {
         RebuildState::Failed => RebuildStep::Failed,
-        _ if view.seen.is_none() && !view.errored => RebuildStep::Wait,
         RebuildState::Rebuilding if view.errored => failed,
+        _ if view.seen.is_none() => RebuildStep::Wait,
         RebuildState::Initiated if view.errored && converged => failed,
         _ if view.busy => RebuildStep::Wait,
         _ if converged => RebuildStep::Settled(view.desired),
@@ -105,6 +105,7 @@ mod tests {
         ImageId(Uuid::from_u128(number))
     }
 
+    #[expect(clippy::unnecessary_wraps, reason = "a marker is what is there or not")]
     const fn marker(target: ImageId, state: RebuildState) -> Option<Rebuild> {
         Some(Rebuild { target, state })
     }

@@ -88,6 +88,21 @@ pub struct SimulatedSettings {
     /// How long every call takes, in milliseconds.
     #[serde(default)]
     pub call_delay_ms: u64,
+    /// How long a server takes to boot, in milliseconds; about two seconds if it is not given. This and what follows
+    /// is for a cloud in this process: one at an endpoint is told when it is started.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub boot_delay_ms: Option<u64>,
+    /// How long a server takes to be gone, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_delay_ms: Option<u64>,
+    /// How many physical machines there are; two if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bare_metal_hosts: Option<u32>,
+    /// The cloud's own quotas; without them it takes as many as come.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub servers_max: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ports_max: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider_networks: Option<ProviderNetworks>,
 }

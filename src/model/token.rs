@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::ids::{Kind, TokenId};
+use super::ids::{Kind, ServiceAccountId, TokenId, UserId};
 use super::organization::Nothing;
 use super::record::ResourceKind;
 
@@ -31,17 +31,81 @@ impl ResourceKind for Token {
 #[serde(rename_all = "camelCase")]
 pub struct TokenSpec {
     pub subject: String,
-    pub role: Role,
+    #[serde(flatten)]
+    pub bound_to: BoundTo,
     hash: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expires: Option<Timestamp>,
 }
 
-/// What a token's holder may do. The catalogue of roles replaces this.
+/// Whose rights a token's holder has. What they are is looked up when the token is used, never stored with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum BoundTo {
+    /// A role that holds everywhere.
+    Role(Role),
+    User(UserId),
+    ServiceAccount(ServiceAccountId),
+}
+
+/// The roles of the catalogue that hold everywhere. They cannot be granted in an organization; only a token made on
+/// the host has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Role {
     PlatformAdministrator,
+    PlatformReader,
+    RegionService,
+    KubernetesService,
+    ComputeService,
+    StorageService,
+}
+
+impl Role {
+    pub const ALL: [Self; 6] = [
+        Self::PlatformAdministrator,
+        Self::PlatformReader,
+        Self::RegionService,
+        Self::KubernetesService,
+        Self::ComputeService,
+        Self::StorageService,
+    ];
+
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::PlatformAdministrator => "platform-administrator",
+            Self::PlatformReader => "platform-reader",
+            Self::RegionService => "region-service",
+            Self::KubernetesService => "kubernetes-service",
+            Self::ComputeService => "compute-service",
+            Self::StorageService => "storage-service",
+        }
+    }
+
+    /// Another service, which may speak for a user, rather than a person.
+    #[must_use]
+    pub const fn is_service(self) -> bool {
+        !matches!(self, Self::PlatformAdministrator | Self::PlatformReader)
+    }
+}
+
+impl From<Role> for BoundTo {
+    fn from(role: Role) -> Self {
+        Self::Role(role)
+    }
+}
+
+impl From<UserId> for BoundTo {
+    fn from(user: UserId) -> Self {
+        Self::User(user)
+    }
+}
+
+impl From<ServiceAccountId> for BoundTo {
+    fn from(account: ServiceAccountId) -> Self {
+        Self::ServiceAccount(account)
+    }
 }
 
 /// A token in the clear, on its way to its owner or from one.
@@ -71,8 +135,8 @@ impl BearerToken {
     }
 
     #[must_use]
-    pub fn spec(&self, subject: &str, role: Role, expires: Option<Timestamp>) -> TokenSpec {
-        TokenSpec { subject: subject.to_owned(), role, hash: self.hash(), expires }
+    pub fn spec(&self, subject: &str, bound_to: impl Into<BoundTo>, expires: Option<Timestamp>) -> TokenSpec {
+        TokenSpec { subject: subject.to_owned(), bound_to: bound_to.into(), hash: self.hash(), expires }
     }
 
     fn hash(&self) -> String {
@@ -113,6 +177,26 @@ mod tests {
         let spec = token(1).spec("admin", Role::PlatformAdministrator, None);
         let stored = serde_json::to_string(&spec).expect("json");
         assert!(!stored.contains(&token(1).secret));
+    }
+
+    #[test]
+    fn a_token_reads_back_whatever_it_is_bound_to_and_so_does_one_of_the_first_release() {
+        let bound: [BoundTo; 3] = [
+            Role::ComputeService.into(),
+            UserId(Uuid::from_u128(1)).into(),
+            ServiceAccountId(Uuid::from_u128(2)).into(),
+        ];
+        for bound in bound {
+            let spec = token(1).spec("somebody", bound, Some(Timestamp::UNIX_EPOCH));
+            let stored = serde_json::to_string(&spec).expect("json");
+            assert_eq!(serde_json::from_str::<TokenSpec>(&stored).expect("reads"), spec, "{stored}");
+        }
+        let old = r#"{"subject": "admin", "role": "platform-administrator", "hash": "x"}"#;
+        let read = serde_json::from_str::<TokenSpec>(old).expect("reads");
+        assert_eq!(read.bound_to, Role::PlatformAdministrator.into());
+        for role in Role::ALL {
+            assert_eq!(serde_json::to_value(role).expect("json"), role.word());
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 pub mod call;
 pub mod pool;
 pub mod simulated;
+pub mod ssh_key_pair;
 pub mod types;
 
 use std::net::Ipv4Addr;

@@ -35,7 +35,7 @@ use crate::model::condition::{Conditions, Transition};
 use crate::model::edge::Holder;
 use crate::model::ids::{IdentityId, Incarnation, Key, Kind, NetworkId, OrganizationId, ProjectId, RegionId};
 use crate::model::metadata::Metadata;
-use crate::model::organization::{Amounts, QuotaKind};
+use crate::model::quota::{Amount, Amounts, QuotaKind};
 use crate::model::record::{CorruptRecord, Document, Record, Revision};
 
 /// How many transitions of one resource are kept. Enough to see a day of flapping; small enough that a resource
@@ -133,8 +133,10 @@ pub enum Write {
 pub enum Precondition {
     /// The resource exists and its deletion has not been asked for.
     Live(Key),
-    /// Nothing refers to the resource, except as its owned child.
+    /// Nothing refers to the resource. What it owns may be there: that goes with it.
     Unreferenced(Key),
+    /// The organization uses no more of the kind than this: so that a limit is not set below what is used.
+    UsesAtMost { organization: OrganizationId, kind: QuotaKind, limit: u64 },
 }
 
 /// Writes that happen together.
@@ -323,7 +325,7 @@ impl<'a> Pages<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Usage {
     pub kind: QuotaKind,
-    pub used: u64,
+    pub used: Amount,
     pub limit: u64,
 }
 

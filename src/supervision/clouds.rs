@@ -124,6 +124,7 @@ impl Clouds {
         self.kept.insert(region, Arc::clone(&kept));
         let delay = Duration::from_millis(settings.call_delay_ms);
         let face = Arc::new(InProcess::new(kept, self.ambient.clone(), Arc::clone(&self.interrupt), delay));
+        face.configure(settings.into());
         self.admins.insert(region, Arc::clone(&face) as Arc<dyn SimulatedHandle>);
         Ok(face)
     }

@@ -18,7 +18,8 @@ use crate::actors::resource::FirstPass;
 use crate::actors::{Environment, kind, tasks};
 use crate::graph::Service;
 use crate::graph::message::Message;
-use crate::model::ids::{Key, Kind};
+use crate::model::ids::{Key, Kind, OperationId};
+use crate::model::operation::OperationDetail;
 use crate::model::record::Record;
 use crate::store::{Change, ChangeEvent, Changes, Filter, Pages, Position, StoreError};
 
@@ -135,6 +136,7 @@ impl Shared {
     fn apply(&self, change: Change) {
         match change.event {
             ChangeEvent::Put(record) if record.key.kind == Kind::Region => self.regions.refresh(&record),
+            ChangeEvent::Put(record) if record.key.kind == Kind::Operation => self.operation(&record),
             ChangeEvent::Put(record) => self.put(record),
             ChangeEvent::Referenced => {
                 self.environment.graph.send(change.key, Message::Referenced);
@@ -155,6 +157,19 @@ impl Shared {
         }
         for waiter in waiters.into_iter().flatten() {
             graph.send(waiter, Message::DependencyMoved(key));
+        }
+    }
+
+    /// A verb was asked for, or has come further: its owner is told of the one, whoever waits of the other.
+    fn operation(&self, record: &Record) {
+        let graph = &self.environment.graph;
+        let Ok(detail) = record.detail.read::<OperationDetail>() else { return };
+        match (detail, record.metadata.owner) {
+            (OperationDetail::Requested, Some(owner)) => {
+                graph.send(owner, Message::OperationRequested);
+            }
+            (OperationDetail::Requested | OperationDetail::Started, _) => {}
+            (ended, _) => graph.completions().complete(OperationId(record.key.id), ended),
         }
     }
 
@@ -190,6 +205,12 @@ impl Shared {
                     stored.insert(record.key);
                     self.put(record);
                 }
+            }
+        }
+        let mut pages = Pages::of(store, Filter::of(Kind::Operation));
+        while let Some(records) = pages.next().await? {
+            for record in &records {
+                self.operation(record);
             }
         }
         for node in self.environment.graph.nodes() {

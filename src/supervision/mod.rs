@@ -26,8 +26,10 @@ use ractor::{ActorRef, SpawnErr};
 
 use crate::actors::resource::FirstPass;
 use crate::actors::{Environment, kind};
+use crate::graph::message::Message;
 use crate::model::WRITER_VERSION;
 use crate::model::ids::Kind;
+use crate::model::operation::OperationDetail;
 use crate::store::{Batch, Filter, Pages, StoreError, Write};
 use branch::{Branch, BranchMessage, Planting};
 use dispatcher::Dispatcher;
@@ -75,6 +77,7 @@ impl Supervision {
         let dispatcher = Dispatcher::service(Arc::clone(&environment), tree, Arc::clone(&regions), position);
         let _ = root.cast(BranchMessage::Equip(vec![Arc::new(dispatcher)]));
         settle(&root, u8::MAX).await;
+        ask_again(&environment).await?;
         Ok(Self { environment, root, regions })
     }
 
@@ -156,6 +159,20 @@ async fn restore(environment: &Environment, tree: &Tree, regions: &Regions) -> R
             }
             // So that the mailboxes of the root and the regions never hold more than a page.
             settle(tree.root(), 1).await;
+        }
+    }
+    Ok(())
+}
+
+/// Verbs that had not ended when the last process did: their owners are told again, settled or not.
+async fn ask_again(environment: &Environment) -> Result<(), StoreError> {
+    let mut pages = Pages::of(&*environment.store, Filter::of(Kind::Operation));
+    while let Some(records) = pages.next().await? {
+        for record in records {
+            let open = record.detail.read::<OperationDetail>().is_ok_and(|detail| detail.is_open());
+            if let (true, Some(owner)) = (open, record.metadata.owner) {
+                environment.graph.send(owner, Message::OperationRequested);
+            }
         }
     }
     Ok(())

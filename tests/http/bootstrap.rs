@@ -10,10 +10,11 @@ use regent::bootstrap::envelope_key::{EnvelopeKeyError, load_or_create};
 use regent::bootstrap::{BootstrapFile, Outcome, Urls, bootstrap, random_secret, token_requests};
 use regent::identity::IdentityService;
 use regent::identity::embedded::EmbeddedIdentity;
+use regent::identity::speaking::SpeakingFor;
 use regent::model::ambient::{Ambient, Clock};
 use regent::model::ids::{Incarnation, TokenId};
 use regent::model::metadata::{Metadata, Placement};
-use regent::model::organization::QuotaKind;
+use regent::model::quota::QuotaKind;
 use regent::model::record::Record;
 use regent::model::token::{BearerToken, Role, Token};
 use regent::store::{Batch, Store, Write};
@@ -40,7 +41,10 @@ async fn issued(store: &dyn Store, ambient: &Ambient, folder: &Folder) -> Bootst
 }
 
 async fn admits(store: &Arc<dyn Store>, ambient: &Ambient, bearer: &str) -> bool {
-    EmbeddedIdentity::new(Arc::clone(store), ambient.clone()).authenticate(bearer).await.is_ok()
+    EmbeddedIdentity::new(Arc::clone(store), ambient.clone())
+        .authenticate(bearer, &SpeakingFor::default())
+        .await
+        .is_ok()
 }
 
 #[tokio::test]
@@ -53,7 +57,7 @@ async fn a_first_start_leaves_a_working_token_in_a_private_file() {
     assert!(admits(&store, &ambient, &file.token).await);
     let usage = store.usage(file.organization_id).await.expect("reads");
     let networks = usage.iter().find(|usage| usage.kind == QuotaKind::Networks).expect("a quota");
-    assert_eq!((networks.used, networks.limit), (0, 100_000));
+    assert_eq!((networks.used.total(), networks.limit), (0, 100_000));
 }
 
 #[tokio::test]
@@ -164,7 +168,8 @@ async fn a_remembered_token_does_not_outlive_its_expiry_nor_its_revocation_for_l
     let identity = EmbeddedIdentity::new(Arc::clone(&store), ambient.clone());
     let (expiring, _) = insert(Some(Timestamp::UNIX_EPOCH + Duration::from_secs(5))).await;
     let (revoked, incarnation) = insert(None).await;
-    let admits = async |token: &BearerToken| identity.authenticate(&token.reveal()).await.is_ok();
+    let admits =
+        async |token: &BearerToken| identity.authenticate(&token.reveal(), &SpeakingFor::default()).await.is_ok();
     assert!(admits(&expiring).await && admits(&revoked).await);
     let removal = Write::Remove { key: revoked.id.key(), incarnation };
     store.commit(Batch::of(vec![removal])).await.expect("commits");

@@ -8,6 +8,7 @@ mod cross_cutting;
 mod flavors_images;
 mod identity;
 mod limits;
+mod matrix;
 mod moody_store;
 mod networks;
 mod process;
@@ -17,6 +18,7 @@ mod security_groups;
 mod server_verbs;
 mod servers;
 mod ssh_certificate_authorities;
+mod tenants;
 mod tls;
 
 use std::collections::BTreeMap;
@@ -25,11 +27,13 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use regent::api::catalogue::Catalogue;
+use regent::api::rate::{TenantRate, TenantRates};
 use regent::api::{Api, ApiSettings, router};
 use regent::bootstrap::{BootstrapFile, Outcome, Urls, bootstrap};
 use regent::graph::completions::Completions;
 use regent::identity::acl::{Acl, Endpoint, Grants, Operation, Permission};
 use regent::identity::embedded::EmbeddedIdentity;
+use regent::identity::speaking::SpeakingFor;
 use regent::identity::{AuthenticationError, Caller, IdentityService};
 use regent::model::ambient::{Ambient, Uninterrupted};
 use regent::model::ids::{Incarnation, OrganizationId, ProjectId, RegionId};
@@ -72,12 +76,16 @@ struct TestIdentity {
 
 #[async_trait]
 impl IdentityService for TestIdentity {
-    async fn authenticate(&self, bearer: &str) -> Result<Caller, AuthenticationError> {
+    async fn authenticate(&self, bearer: &str, speaking: &SpeakingFor) -> Result<Caller, AuthenticationError> {
         let made_up = self.made_up.lock().expect("not poisoned").get(bearer).cloned();
         match made_up {
             Some(caller) => Ok(caller),
-            None => self.embedded.authenticate(bearer).await,
+            None => self.embedded.authenticate(bearer, speaking).await,
         }
+    }
+
+    fn forget(&self) {
+        self.embedded.forget();
     }
 }
 
@@ -138,6 +146,10 @@ impl World {
     }
 
     pub async fn over(store: Arc<dyn Store>, ambient: Ambient) -> Self {
+        Self::limited(store, ambient, TenantRate::default()).await
+    }
+
+    pub async fn limited(store: Arc<dyn Store>, ambient: Ambient, rate: TenantRate) -> Self {
         let folder = Folder::new();
         let urls = Urls { api: String::new(), admin: String::new() };
         let outcome = bootstrap(store.as_ref(), &ambient, &folder.0, &urls).await.expect("bootstraps");
@@ -153,6 +165,7 @@ impl World {
             completions: Completions::default(),
             ambient: ambient.clone(),
             settings: ApiSettings::default(),
+            rates: TenantRates::new(rate),
         });
         let address = serve(router(&api)).await;
         Self {
@@ -196,7 +209,7 @@ impl World {
     pub async fn stranger(&self) -> String {
         let (organization, _) = self.tenant().await;
         let mut acl = Acl::default();
-        let everything = Endpoint::ALL.into_iter().flat_map(|endpoint| may(endpoint, &Operation::ALL)).collect();
+        let everything = Endpoint::ALL.into_iter().flat_map(|endpoint| may(*endpoint, &Operation::ALL)).collect();
         acl.organizations.entry(organization).or_default().everywhere = everything;
         self.bearer_of("stranger", acl)
     }
@@ -268,9 +281,9 @@ impl World {
     /// Another organization, with a project.
     pub async fn tenant(&self) -> (OrganizationId, ProjectId) {
         let (organization, project) = (OrganizationId(self.ambient.uuid()), ProjectId(self.ambient.uuid()));
-        self.insert::<Organization>(organization.0, "other", Placement::default(), &OrganizationSpec {}).await;
         let placement = Placement { organization: Some(organization), ..Placement::default() };
-        self.insert::<Project>(project.0, "other", placement, &ProjectSpec {}).await;
+        self.insert::<Organization>(organization.0, "other", placement, &OrganizationSpec::default()).await;
+        self.insert::<Project>(project.0, "other", placement, &ProjectSpec::default()).await;
         (organization, project)
     }
 

@@ -1,8 +1,10 @@
 //! The kernel as a whole, on virtual time: one life of the process, asked over its router, watched in its cloud.
 
 mod failures;
+mod machines;
 mod monitors;
 mod networks;
+mod servers;
 
 use std::time::Duration;
 

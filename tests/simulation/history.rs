@@ -7,19 +7,23 @@ use std::time::Duration;
 use axum::http::StatusCode;
 use regent::graph::message::Message;
 use regent::model::ids::{Key, Kind, NetworkId};
+use regent::model::server::PowerState;
 use regent::providers::simulated::call::CloudError;
 use regent::providers::simulated::engine::backdoor::BackdoorChange;
 use regent::providers::simulated::engine::faults::{CallPattern, Effect, Fault, PartialForm};
+use regent::providers::simulated::objects::Body;
 use regent::supervision::inspection::{Inspection, OperatorVerb};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::machines::{self, MachineDeed, Machines};
 use crate::support::world::{Life, World};
 
 /// What the harness knows of a network that it asked for. `None` where a request died with the process and its
 /// outcome is unknown.
 #[derive(Clone, Debug)]
 pub struct Known {
+    pub tenant: usize,
     pub name: String,
     /// The last accepted name servers; `None`: an update is in doubt.
     pub dns: Option<Vec<String>>,
@@ -31,13 +35,21 @@ pub struct Known {
     pub paused: bool,
 }
 
+/// The one tenant whose project may be deleted in the middle of a history.
+const MORTAL: usize = 2;
+
 /// The harness' side of a history.
 #[derive(Default)]
 pub struct Ledger {
     pub networks: BTreeMap<Uuid, Known>,
+    pub machines: Machines,
+    /// What is being deleted and waits for a reference of another service, which may be there.
+    pub waiting_for_ever: BTreeSet<Uuid>,
     /// Creations that died on the way: the network may or may not be there.
-    /// With the name servers it was to have.
-    pub doubtful: BTreeMap<String, Vec<String>>,
+    /// With its tenant and the name servers it was to have.
+    pub doubtful: BTreeMap<String, (usize, Vec<String>)>,
+    /// Whether the last tenant's project is being deleted; `None`: in doubt.
+    pub tenant_deleted: Option<bool>,
     pub operations: u64,
     pub faults: u64,
     named: u64,
@@ -55,20 +67,32 @@ pub enum Deed {
     Backdoor,
     Reconcile,
     PauseOrResume,
+    DeleteTenant,
+    Machine(MachineDeed),
     Wait,
 }
 
-const WEIGHTS: [(Deed, u32); 10] = [
-    (Deed::Create, 24),
-    (Deed::Update, 12),
-    (Deed::Delete, 18),
-    (Deed::AddReference, 6),
-    (Deed::RemoveReference, 6),
+const WEIGHTS: [(Deed, u32); 20] = [
+    (Deed::Create, 18),
+    (Deed::Update, 8),
+    (Deed::Delete, 12),
+    (Deed::AddReference, 4),
+    (Deed::RemoveReference, 5),
     (Deed::Fault, 8),
-    (Deed::Backdoor, 4),
+    (Deed::Backdoor, 5),
     (Deed::Reconcile, 4),
-    (Deed::PauseOrResume, 4),
-    (Deed::Wait, 14),
+    (Deed::PauseOrResume, 3),
+    (Deed::DeleteTenant, 1),
+    (Deed::Machine(MachineDeed::CreateGroup), 10),
+    (Deed::Machine(MachineDeed::UpdateGroup), 4),
+    (Deed::Machine(MachineDeed::DeleteGroup), 5),
+    (Deed::Machine(MachineDeed::CreateAuthority), 3),
+    (Deed::Machine(MachineDeed::DeleteAuthority), 2),
+    (Deed::Machine(MachineDeed::CreateServer), 18),
+    (Deed::Machine(MachineDeed::UpdateServer), 8),
+    (Deed::Machine(MachineDeed::DeleteServer), 9),
+    (Deed::Machine(MachineDeed::Verb), 8),
+    (Deed::Wait, 16),
 ];
 
 pub fn draw(random: &mut fastrand::Rng) -> Deed {
@@ -89,13 +113,15 @@ pub async fn perform(deed: Deed, world: &World, life: &Life, ledger: &mut Ledger
     match deed {
         Deed::Create => create(world, life, ledger, random).await,
         Deed::Update => update(life, ledger, random).await,
+        Deed::DeleteTenant => delete_tenant(world, life, ledger).await,
+        Deed::Machine(deed) => machines::perform(deed, world, life, ledger, random).await,
         Deed::Delete => {
-            if let Some(id) = any_live(ledger, random) {
+            if let Some(id) = ledger.any_live(random) {
                 delete(life, ledger, id).await;
             }
         }
         Deed::AddReference => {
-            if let Some(id) = any_live(ledger, random) {
+            if let Some(id) = ledger.any_live(random) {
                 let holder = format!("computeinstances.compute.example.org/{}", Uuid::from_u128(random.u128(..) | 1));
                 refer(life, ledger, id, &holder, true).await;
             }
@@ -110,12 +136,12 @@ pub async fn perform(deed: Deed, world: &World, life: &Life, ledger: &mut Ledger
         Deed::Fault => fault(world, life, ledger, random).await,
         Deed::Backdoor => backdoor(world, life, random).await,
         Deed::Reconcile => {
-            if let Some(id) = any_live(ledger, random) {
+            if let Some(id) = ledger.any_live(random) {
                 life.supervision.environment().graph.send(network(id), Message::Reconcile);
             }
         }
         Deed::PauseOrResume => {
-            if let Some(id) = any_live(ledger, random) {
+            if let Some(id) = ledger.any_live(random) {
                 pause_or_resume(life, ledger, id).await;
             }
         }
@@ -128,13 +154,55 @@ pub fn network(id: Uuid) -> Key {
     NetworkId(id).key()
 }
 
-fn pick<T: Clone>(from: &[T], random: &mut fastrand::Rng) -> Option<T> {
+pub fn pick<T: Clone>(from: &[T], random: &mut fastrand::Rng) -> Option<T> {
     if from.is_empty() { None } else { Some(from[random.usize(0..from.len())].clone()) }
 }
 
-fn any_live(ledger: &Ledger, random: &mut fastrand::Rng) -> Option<Uuid> {
-    let live = ledger.networks.iter().filter(|(_, known)| known.deleted == Some(false)).map(|(id, _)| *id);
-    pick(&live.collect::<Vec<_>>(), random)
+impl Ledger {
+    pub fn new() -> Self {
+        Self { tenant_deleted: Some(false), ..Self::default() }
+    }
+
+    pub fn any_live(&self, random: &mut fastrand::Rng) -> Option<Uuid> {
+        let live = self.networks.iter().filter(|(_, known)| known.deleted == Some(false)).map(|(id, _)| *id);
+        pick(&live.collect::<Vec<_>>(), random)
+    }
+
+    /// A tenant whose project is certain to be there.
+    pub fn any_tenant(&self, world: &World, random: &mut fastrand::Rng) -> Option<usize> {
+        let tenant = random.usize(0..world.tenants.len());
+        (tenant != MORTAL || self.tenant_deleted == Some(false)).then_some(tenant)
+    }
+
+    fn networks_of(&self, tenant: usize) -> BTreeSet<Uuid> {
+        self.networks.iter().filter(|(_, known)| known.tenant == tenant).map(|(id, _)| *id).collect()
+    }
+
+    /// What became of the mortal tenant, for everything that it has.
+    pub fn settle_tenant(&mut self, deleted: Option<bool>) {
+        self.tenant_deleted = deleted;
+        let networks = self.networks_of(MORTAL);
+        for id in &networks {
+            let known = self.networks.get_mut(id).expect("of it");
+            if known.deleted != Some(true) {
+                known.deleted = deleted;
+            }
+        }
+        self.machines.tenant_deleted(MORTAL, &networks, deleted);
+    }
+}
+
+/// The project goes, and everything in it.
+async fn delete_tenant(world: &World, life: &Life, ledger: &mut Ledger) {
+    if ledger.tenant_deleted != Some(false) {
+        return;
+    }
+    ledger.settle_tenant(None);
+    let tenant = world.tenants[MORTAL];
+    let path = format!("/api/v1/organizations/{}/projects/{}", tenant.organization, tenant.project);
+    let (status, answer) = life.request("DELETE", &path, None).await;
+    assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
+    ledger.settle_tenant(Some(true));
 }
 
 fn servers(random: &mut fastrand::Rng) -> Vec<String> {
@@ -144,10 +212,10 @@ fn servers(random: &mut fastrand::Rng) -> Vec<String> {
 async fn create(world: &World, life: &Life, ledger: &mut Ledger, random: &mut fastrand::Rng) {
     ledger.named += 1;
     let name = format!("network-{}", ledger.named);
-    let tenant = random.usize(0..world.tenants.len());
+    let Some(tenant) = ledger.any_tenant(world, random) else { return };
     let region = world.regions()[random.usize(0..world.regions().len())];
     let dns = servers(random);
-    ledger.doubtful.insert(name.clone(), dns.clone());
+    ledger.doubtful.insert(name.clone(), (tenant, dns.clone()));
     let body = json!({
         "metadata": {"name": name},
         "spec": {
@@ -166,6 +234,7 @@ async fn create(world: &World, life: &Life, ledger: &mut Ledger, random: &mut fa
             ledger.networks.insert(
                 id,
                 Known {
+                    tenant,
                     name,
                     dns: Some(dns),
                     deleted: Some(false),
@@ -188,7 +257,7 @@ pub fn id_of(answer: &Value) -> Uuid {
 }
 
 async fn update(life: &Life, ledger: &mut Ledger, random: &mut fastrand::Rng) {
-    let Some(id) = any_live(ledger, random) else { return };
+    let Some(id) = ledger.any_live(random) else { return };
     let known = ledger.networks.get_mut(&id).expect("picked from it");
     let dns = servers(random);
     let before = known.dns.take();
@@ -201,20 +270,24 @@ async fn update(life: &Life, ledger: &mut Ledger, random: &mut fastrand::Rng) {
 
 pub async fn delete(life: &Life, ledger: &mut Ledger, id: Uuid) {
     let known = ledger.networks.get_mut(&id).expect("known");
-    let refused = !known.references.is_empty();
-    let in_doubt = !known.doubtful.is_empty();
+    let (kept, may_be_kept) = ledger.machines.keep(id);
+    let refused = !known.references.is_empty() || kept;
+    let in_doubt = !known.doubtful.is_empty() || may_be_kept;
     known.deleted = if refused { Some(false) } else { None };
+    ledger.machines.network_deleted(id, known.deleted);
     let (status, answer) = life.request("DELETE", &format!("/api/v2/networks/{id}"), None).await;
     let known = ledger.networks.get_mut(&id).expect("known");
     match status {
         StatusCode::ACCEPTED => {
             assert!(!refused, "{id} was marked for deletion although it is referred to");
             known.deleted = Some(true);
+            ledger.machines.network_deleted(id, Some(true));
         }
         StatusCode::FORBIDDEN => {
             assert!(answer["error_description"].as_str().is_some_and(|text| text.contains("in use")), "{answer}");
             assert!(refused || in_doubt, "{id} was refused deletion although nobody refers to it");
             known.deleted = Some(false);
+            ledger.machines.network_deleted(id, Some(false));
         }
         other => panic!("a delete was answered {other}: {answer}"),
     }
@@ -250,7 +323,7 @@ async fn fault(world: &World, life: &Life, ledger: &mut Ledger, random: &mut fas
     let handle = life.clouds.handle(regions[random.usize(0..regions.len())]).expect("a simulated region");
     let everything = CallPattern::default();
     let changes = CallPattern { mutating: Some(true), ..CallPattern::default() };
-    let (matching, effect) = match random.u32(0..13) {
+    let (matching, effect) = match random.u32(0..16) {
         0 => (everything, Effect::Error { error: CloudError::Unavailable }),
         1 => (everything, Effect::TimeOut { after_ms: random.u64(100..20_000) }),
         2 => (everything, Effect::Hang),
@@ -261,6 +334,9 @@ async fn fault(world: &World, life: &Life, ledger: &mut Ledger, random: &mut fas
         8 => (everything, Effect::Slow { delay_ms: random.u64(10..5000) }),
         9 => (everything, Effect::Throttle { retry_after_ms: Some(random.u64(100..5000)) }),
         10 => (changes, Effect::StuckDelete { for_ms: Some(random.u64(1000..30_000)) }),
+        13 => (CallPattern::operation("create-server"), Effect::FailedBoot),
+        14 => (CallPattern::operation("rebuild-server"), Effect::FailedRebuild),
+        15 => (CallPattern::operation("list-servers"), Effect::Stale { age_ms: random.u64(1000..60_000) }),
         11 => (changes, Effect::StuckCreate { for_ms: Some(random.u64(1000..30_000)) }),
         _ => (CallPattern { mutating: Some(false), ..everything }, Effect::Error { error: CloudError::Unavailable }),
     };
@@ -283,9 +359,19 @@ async fn backdoor(world: &World, life: &Life, random: &mut fastrand::Rng) {
     let regions = world.regions();
     let handle = life.clouds.handle(regions[random.usize(0..regions.len())]).expect("a simulated region");
     let inventory = handle.inventory().await.expect("books");
-    let change = match random.u32(0..5) {
+    let change = match random.u32(0..9) {
         0 | 1 => pick(&inventory.networks, random).map(|object| BackdoorChange::Delete { id: object.id }),
         2 => pick(&inventory.identities, random).map(|object| BackdoorChange::Delete { id: object.id }),
+        3 | 4 => pick(&inventory.servers, random).map(|object| BackdoorChange::Delete { id: object.id }),
+        5 => pick(&inventory.servers, random)
+            .map(|object| BackdoorChange::SetPower { server: object.id, power: PowerState::Shutdown }),
+        6 => pick(&inventory.ports, random)
+            .map(|object| BackdoorChange::SetPortGroups { port: object.id, security_groups: BTreeSet::new() }),
+        7 => pick(&inventory.security_groups, random).and_then(|object| {
+            let Body::SecurityGroup { rules, .. } = &object.body else { return None };
+            let rule = rules.iter().find(|rule| rule.ports.is_some()).copied()?;
+            Some(BackdoorChange::DropRule { group: object.id, rule })
+        }),
         _ => pick(&inventory.subnets, random).map(|object| BackdoorChange::SetSubnet {
             id: object.id,
             dns_nameservers: vec![Ipv4Addr::new(6, 6, 6, 6)],
@@ -307,4 +393,12 @@ pub async fn calm(world: &World, life: &Life) {
 }
 
 /// Kinds whose actors must be at rest at a quiet point.
-pub const KINDS: [Kind; 2] = [Kind::Identity, Kind::Network];
+pub const KINDS: [Kind; 7] = [
+    Kind::Organization,
+    Kind::Project,
+    Kind::Identity,
+    Kind::Network,
+    Kind::SecurityGroup,
+    Kind::SshCertificateAuthority,
+    Kind::Server,
+];

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use regent::graph::Graph;
 use regent::graph::message::Message;
 use regent::graph::snapshot::Phase;
 use regent::model::edge::Holder;
@@ -14,6 +15,7 @@ use regent::store::{Filter, Pages, Store};
 use uuid::Uuid;
 
 use super::history::{KINDS, Ledger};
+use super::machines::{self, Stored};
 use crate::support::world::{Life, World};
 
 /// How long, in virtual time, everything may take to come to rest once nothing goes wrong any more.
@@ -26,16 +28,10 @@ pub async fn quiet(life: &Life) -> Result<(), String> {
     // Long enough for an open breaker to close and for the monitors to have looked since.
     tokio::time::sleep(Duration::from_secs(90)).await;
     loop {
-        let busy = graph.nodes().into_iter().filter(|node| {
-            let snapshot = node.snapshot();
-            let resting = match snapshot.phase {
-                Phase::Settled | Phase::Paused => true,
-                // A deletion that waits for somebody who still uses the resource is at rest too.
-                Phase::Waiting => snapshot.deleting && !snapshot.on_cloud && snapshot.waits_for.is_empty(),
-                _ => false,
-            };
-            !resting && KINDS.contains(&node.key().kind)
-        });
+        let busy = graph
+            .nodes()
+            .into_iter()
+            .filter(|node| KINDS.contains(&node.key().kind) && !is_at_rest(graph, node.key(), 0));
         let busy = busy.map(|node| (node.key(), node.snapshot())).collect::<Vec<_>>();
         if busy.is_empty() && life.supervision.environment().passes.now() == 0 {
             return Ok(());
@@ -45,6 +41,24 @@ pub async fn quiet(life: &Life) -> Result<(), String> {
             return Err(format!("{} actors never came to rest; {key}: {snapshot:?}", busy.len()));
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
+
+/// Has the actor nothing left to do? What waits is at rest when everything that it waits for is, and is not ready: a
+/// paused or failed dependency, a user of another service that keeps something from being deleted.
+fn is_at_rest(graph: &Graph, key: Key, depth: usize) -> bool {
+    let Some(snapshot) = graph.node(key).map(|node| node.snapshot()) else { return false };
+    match snapshot.phase {
+        Phase::Settled | Phase::Paused | Phase::Parked => true,
+        Phase::Waiting if depth > KINDS.len() || snapshot.on_cloud => false,
+        Phase::Waiting => {
+            let held = snapshot.waits_for.iter().all(|other| {
+                let ready = graph.node(*other).is_none_or(|node| node.snapshot().phase == Phase::Settled);
+                !ready && is_at_rest(graph, *other, depth + 1)
+            });
+            held && (snapshot.deleting || !snapshot.waits_for.is_empty())
+        }
+        _ => false,
     }
 }
 
@@ -64,6 +78,7 @@ macro_rules! ensure {
         }
     };
 }
+pub(super) use ensure;
 
 /// Holds at every moment: whatever the cloud has of ours is referred to and paid for.
 pub async fn always(world: &World, store: &dyn Store) -> Result<(), String> {
@@ -90,18 +105,47 @@ pub async fn always(world: &World, store: &dyn Store) -> Result<(), String> {
             ensure!(charged.contains(&key), "the cloud has network {} but nobody is charged for it", marks.id);
         }
     }
-    Ok(())
+    machines::always(world, store).await
 }
 
 /// Holds once everything is quiet: the cloud has exactly what is stored, and what is stored is what was accepted.
 pub async fn at_rest(world: &World, life: &Life, ledger: &mut Ledger) -> Result<(), String> {
     let networks = stored(&*life.store, Kind::Network).await;
     let identities = stored(&*life.store, Kind::Identity).await;
+    let machines = Stored {
+        groups: stored(&*life.store, Kind::SecurityGroup).await,
+        authorities: stored(&*life.store, Kind::SshCertificateAuthority).await,
+        servers: stored(&*life.store, Kind::Server).await,
+    };
+    tenant_is_settled(world, life, ledger).await?;
+    // What waits for a user of another service may stay for ever, and so may whoever waits for it.
+    let waiting =
+        ledger.networks.iter().filter(|(_, known)| !known.doubtful.is_empty() || !known.references.is_empty());
+    ledger.waiting_for_ever = waiting.map(|(id, _)| *id).collect();
     accepted_is_durable(&networks, ledger)?;
-    cloud_is_as_stored(world, life, &networks, &identities).await?;
+    machines::accepted_is_durable(&machines, ledger)?;
+    cloud_is_as_stored(world, life, &networks, &identities, &machines).await?;
     books_are_even(world, life, &networks, &identities).await?;
-    actors_are_well(life, &networks, &identities)?;
+    machines::books_are_even(world, life, &machines).await?;
+    actors_are_well(life).await?;
     always(world, &*life.store).await
+}
+
+/// A project whose deletion was accepted is gone, or waits for a user of another service.
+async fn tenant_is_settled(world: &World, life: &Life, ledger: &mut Ledger) -> Result<(), String> {
+    let project = world.tenants.last().expect("tenants").project;
+    let record = life.store.get(project.key()).await.map_err(|error| error.to_string())?;
+    let deleting = record.as_ref().is_none_or(|record| record.metadata.is_deleting());
+    match ledger.tenant_deleted {
+        Some(true) => ensure!(deleting, "the accepted deletion of a project is lost"),
+        Some(false) => ensure!(!deleting, "a project is gone that nobody deleted"),
+        None => ledger.settle_tenant(Some(deleting)),
+    }
+    if let (true, Some(_)) = (deleting, record) {
+        let held = ledger.networks.values().any(|known| !known.references.is_empty() || !known.doubtful.is_empty());
+        ensure!(held, "a project that nobody holds is at rest, but its deletion was accepted");
+    }
+    Ok(())
 }
 
 fn accepted_is_durable(networks: &BTreeMap<Uuid, Arc<Record>>, ledger: &mut Ledger) -> Result<(), String> {
@@ -110,13 +154,14 @@ fn accepted_is_durable(networks: &BTreeMap<Uuid, Arc<Record>>, ledger: &mut Ledg
             continue;
         }
         let name = &record.metadata.name;
-        let Some(dns) = ledger.doubtful.remove(name) else {
+        let Some((tenant, dns)) = ledger.doubtful.remove(name) else {
             return Err(format!("network {id} ({name}) is stored but nobody asked for it"));
         };
         let known = super::history::Known {
+            tenant,
             name: name.clone(),
             dns: Some(dns),
-            deleted: Some(false),
+            deleted: None,
             references: BTreeSet::new(),
             doubtful: BTreeSet::new(),
             paused: false,
@@ -131,7 +176,8 @@ fn accepted_is_durable(networks: &BTreeMap<Uuid, Arc<Record>>, ledger: &mut Ledg
             (Some(false), None) => return Err(format!("network {id} was accepted and is lost")),
             (Some(true), Some(record)) => {
                 ensure!(record.metadata.is_deleting(), "the accepted deletion of {id} is lost");
-                ensure!(!known.doubtful.is_empty(), "{id} is at rest, but its deletion was accepted");
+                let held = !known.doubtful.is_empty() || !known.references.is_empty();
+                ensure!(held, "{id} is at rest, but its deletion was accepted");
             }
             (_, None) => gone.push(*id),
             (Some(false), Some(record)) => {
@@ -156,6 +202,7 @@ async fn cloud_is_as_stored(
     life: &Life,
     networks: &BTreeMap<Uuid, Arc<Record>>,
     identities: &BTreeMap<Uuid, Arc<Record>>,
+    machines: &Stored,
 ) -> Result<(), String> {
     let paused = networks.values().filter(|record| record.metadata.paused);
     let unmissed = paused.filter_map(|record| record.metadata.owner).collect::<BTreeSet<Key>>();
@@ -214,6 +261,12 @@ async fn cloud_is_as_stored(
             ensure!(!subnet.contains("6.6.6.6"), "drift of {} was not healed", network.key);
         }
         vlans_are_even(life, region, &inventory.vlans, networks).await?;
+        // What hangs on a paused network waits for it.
+        let excused = |record: &Arc<Record>| {
+            let network = record.metadata.placement.network.and_then(|network| networks.get(&network.0));
+            network.is_none_or(|network| network.metadata.paused)
+        };
+        machines::cloud_is_as_stored(life, &inventory, machines, here, excused)?;
     }
     Ok(())
 }
@@ -259,29 +312,24 @@ async fn books_are_even(
         ensure!(usage == expected, "usage {usage} for {expected} networks");
         let holders = life.store.references(tenant.project.key()).await.map_err(|error| error.to_string())?;
         let expected =
-            identities.values().filter(mine).map(|record| Holder::Resource(record.key)).collect::<BTreeSet<_>>();
+            identities.values().filter(mine).map(|record| Holder::Resource(record.key)).collect::<BTreeSet<Holder>>();
         ensure!(holders.iter().cloned().collect::<BTreeSet<_>>() == expected, "holders of the project: {holders:?}");
     }
     Ok(())
 }
 
 async fn usage(life: &Life, organization: OrganizationId) -> u64 {
-    life.store.usage(organization).await.expect("reads").iter().map(|usage| usage.used).sum()
+    life.store.usage(organization).await.expect("reads").iter().map(|usage| usage.used.total()).sum()
 }
 
-fn actors_are_well(
-    life: &Life,
-    networks: &BTreeMap<Uuid, Arc<Record>>,
-    identities: &BTreeMap<Uuid, Arc<Record>>,
-) -> Result<(), String> {
+async fn actors_are_well(life: &Life) -> Result<(), String> {
     let nodes = life.supervision.environment().graph.nodes();
     let acting = nodes.iter().filter(|node| node.actor().is_some()).map(|node| node.key()).collect::<BTreeSet<_>>();
-    let stored = networks.values().chain(identities.values()).map(|record| record.key).collect::<BTreeSet<_>>();
-    ensure!(
-        acting == stored,
-        "actors and records differ: {:?}",
-        acting.symmetric_difference(&stored).collect::<Vec<_>>()
-    );
+    let mut all = BTreeSet::new();
+    for kind in KINDS {
+        all.extend(stored(&*life.store, kind).await.values().map(|record| record.key));
+    }
+    ensure!(acting == all, "actors and records differ: {:?}", acting.symmetric_difference(&all).collect::<Vec<_>>());
     for node in &nodes {
         let snapshot = node.snapshot();
         let restless = matches!(snapshot.phase, Phase::Waiting | Phase::Retrying);

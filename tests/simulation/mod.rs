@@ -6,6 +6,7 @@
 
 mod history;
 mod invariants;
+mod machines;
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -51,7 +52,7 @@ fn run(seed: u64, target: Option<&str>) -> Result<Summary, String> {
     let mut world = World::new(seed, mode);
     // In two histories of three, actors hear late of what was committed.
     world.options.dispatch_delay = std::time::Duration::from_millis(seed % 3 * 15);
-    let mut ledger = Ledger::default();
+    let mut ledger = Ledger::new();
     let mut crashes = 0;
     // When each crash is armed, counted in operations.
     let mut arms = (0..CRASHES).map(|_| random.u64(1..OPERATIONS)).collect::<Vec<_>>();
@@ -137,6 +138,13 @@ async fn rest(world: &World, life: &Life, ledger: &mut Ledger) -> Result<(), Str
 
 /// Everything is deleted; nothing may be left anywhere.
 async fn dismantle(world: &World, life: &Life, ledger: &mut Ledger) -> Result<(), String> {
+    for id in ledger.machines.servers.keys().copied().collect::<Vec<_>>() {
+        machines::delete_server(life, ledger, id).await;
+    }
+    rest(world, life, ledger).await?;
+    for id in ledger.machines.authorities.keys().copied().collect::<Vec<_>>() {
+        machines::delete_authority(life, ledger, id).await;
+    }
     let ids = ledger.networks.keys().copied().collect::<Vec<_>>();
     for id in ids {
         let holders = {
@@ -149,7 +157,8 @@ async fn dismantle(world: &World, life: &Life, ledger: &mut Ledger) -> Result<()
         history::delete(life, ledger, id).await;
     }
     rest(world, life, ledger).await?;
-    if ledger.networks.is_empty() { Ok(()) } else { Err(format!("{} networks are left", ledger.networks.len())) }
+    let left = (ledger.networks.len(), ledger.machines.groups.len(), ledger.machines.authorities.len());
+    if left == (0, 0, 0) { Ok(()) } else { Err(format!("networks, groups, authorities are left: {left:?}")) }
 }
 
 /// Runs a seed and turns a panic of the harness into a failure with the line that replays it.

@@ -10,12 +10,14 @@ use axum::http::{Request, StatusCode};
 use http_body_util::BodyExt;
 use jiff::Timestamp;
 use regent::actors::{Environment, Options};
+use regent::api::rate::TenantRates;
 use regent::api::{self, ApiSettings};
 use regent::identity::embedded::EmbeddedIdentity;
 use regent::model::ambient::{Ambient, Clock, Uninterrupted};
 use regent::model::ids::{Incarnation, OrganizationId, ProjectId, RegionId, TokenId};
 use regent::model::metadata::{Metadata, Placement};
-use regent::model::organization::{Organization, OrganizationSpec, Project, ProjectSpec, QuotaKind};
+use regent::model::organization::{Organization, OrganizationSpec, Project, ProjectSpec};
+use regent::model::quota::QuotaKind;
 use regent::model::record::Record;
 use regent::model::region::{ProviderNetworks, ProviderSettings, Region, RegionSpec, SimulatedSettings};
 use regent::model::sealed::EnvelopeKey;
@@ -171,7 +173,7 @@ impl World {
         let supervision =
             Supervision::start(Arc::clone(&environment), around(Arc::clone(&clouds) as _)).await.expect("starts");
         let identity = Arc::new(EmbeddedIdentity::new(Arc::clone(&store), ambient));
-        let api = equipped(&environment, identity, ApiSettings::default());
+        let api = equipped(&environment, identity, ApiSettings::default(), TenantRates::default());
         Life { store, clouds, supervision, router: api::router(&api), token: self.token.clone() }
     }
 }

@@ -1,28 +1,39 @@
-//! Identities that live in the Store: a token is looked up by its id and compared by its hash.
+//! Identities that live in the Store: a token is looked up by its id and compared by its hash, and what its holder may
+//! do is worked out from the groups of their organization.
 //!
-//! Recognized tokens are remembered for a few seconds, because a client that polls would otherwise cost a store
-//! read per request. Tokens that were refused are not remembered: an attacker could fill the memory with them.
+//! Recognized callers are remembered for a few seconds, because a client that polls would otherwise cost several store
+//! reads per request. Tokens that were refused are not remembered: an attacker could fill the memory with them. What
+//! is remembered is of a *generation*; every change of an identity in this process begins a new one, so that nothing
+//! that was worked out before the change is believed after it, not even what a slow reader remembers late.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use aws_lc_rs::digest::{SHA256, digest};
+use aws_lc_rs::digest::{Context, SHA256};
 use dashmap::DashMap;
 use jiff::Timestamp;
 
-use super::acl::Acl;
-use super::{AuthenticationError, Caller, IdentityService};
+use super::acl::{Acl, OrganizationGrants};
+use super::membership::{Roles, granted};
+use super::speaking::{ActorKind, Delegate, SpeakingFor};
+use super::{Account, AuthenticationError, Caller, IdentityService};
 use crate::model::ambient::Ambient;
-use crate::model::token::{BearerToken, Token};
-use crate::store::{Store, StoreError};
+use crate::model::ids::{GroupId, Key, OrganizationId, ProjectId, ServiceAccountId, UserId};
+use crate::model::member::{Group, GroupSpec, User, UserState};
+use crate::model::organization::{Project, ProjectSpec};
+use crate::model::record::{Record, ResourceKind};
+use crate::model::token::{BearerToken, BoundTo, Token, TokenSpec};
+use crate::store::{Filter, Pages, Store, StoreError};
 
-/// How long a recognized token is believed without looking again, and so how long a revoked one still works.
-/// Longer would make revocation feel broken; shorter would not spare the store a client that polls every second.
+/// How long a recognized caller is believed without looking again, when nothing changes in this process. Longer would
+/// make a change by anybody else feel broken; shorter would not spare the store a client that polls every second.
 const REMEMBERED_FOR: Duration = Duration::from_secs(10);
 
-/// How many tokens are remembered at once: a few megabytes. Beyond it the store is asked each time, which is
-/// slower but never wrong.
+/// How many callers are remembered at once: some tens of megabytes when all are users with many projects. Beyond it the
+/// store is asked each time, which is slower but never wrong.
 const REMEMBERED_MAX: usize = 16_384;
 
 /// No token of ours is longer; what is longer is not worth hashing.
@@ -33,6 +44,7 @@ type Fingerprint = [u8; 32];
 struct Remembered {
     caller: Caller,
     until: Timestamp,
+    generation: u64,
 }
 
 /// Recognizes the tokens that the Store holds.
@@ -40,66 +52,204 @@ pub struct EmbeddedIdentity {
     store: Arc<dyn Store>,
     ambient: Ambient,
     remembered: DashMap<Fingerprint, Remembered>,
+    generation: AtomicU64,
 }
 
 impl EmbeddedIdentity {
     #[must_use]
     pub fn new(store: Arc<dyn Store>, ambient: Ambient) -> Self {
-        Self { store, ambient, remembered: DashMap::new() }
+        Self { store, ambient, remembered: DashMap::new(), generation: AtomicU64::new(0) }
     }
 
     fn recall(&self, fingerprint: &Fingerprint, now: Timestamp) -> Option<Caller> {
         let entry = self.remembered.get(fingerprint)?;
-        (now < entry.until).then(|| entry.caller.clone())
+        let current = entry.generation == self.generation.load(Ordering::SeqCst);
+        (current && now < entry.until).then(|| entry.caller.clone())
     }
 
-    fn remember(&self, fingerprint: Fingerprint, caller: &Caller, expires: Option<Timestamp>, now: Timestamp) {
+    fn remember(&self, fingerprint: Fingerprint, entry: Remembered, now: Timestamp) {
+        let generation = self.generation.load(Ordering::SeqCst);
         if self.remembered.len() >= REMEMBERED_MAX {
-            self.remembered.retain(|_, entry| now < entry.until);
+            self.remembered.retain(|_, entry| now < entry.until && entry.generation == generation);
             if self.remembered.len() >= REMEMBERED_MAX {
                 return;
             }
         }
-        let forget = now + REMEMBERED_FOR;
-        let until = expires.map_or(forget, |expires| expires.min(forget));
-        self.remembered.insert(fingerprint, Remembered { caller: caller.clone(), until });
+        self.remembered.insert(fingerprint, entry);
+    }
+
+    /// The token's record, if the presented token opens it now.
+    async fn admitted(&self, presented: &BearerToken, now: Timestamp) -> Result<TokenSpec, AuthenticationError> {
+        let record = self.live(presented.id.key()).await?.ok_or(AuthenticationError::Invalid)?;
+        let token = opened::<Token>(&record)?;
+        if token.admits(presented, now) { Ok(token) } else { Err(AuthenticationError::Invalid) }
+    }
+
+    async fn resolve(&self, token: &TokenSpec, speaking: &SpeakingFor) -> Result<Caller, AuthenticationError> {
+        let subject = token.subject.clone();
+        match token.bound_to {
+            BoundTo::Role(role) => {
+                let acl = Acl::of_role(role);
+                if !role.is_service() {
+                    return Ok(Caller::new(subject, acl));
+                }
+                let caller = Caller::with_account(subject, acl.clone(), Account::Service);
+                let Some(delegate) = speaking.delegate()? else { return Ok(caller) };
+                let acl = if speaking.impersonate { self.acl_of(&delegate).await?.and(&acl) } else { acl };
+                Ok(caller.speaking_for(delegate, acl))
+            }
+            BoundTo::User(user) => {
+                let record = self.live(user.key()).await?.ok_or(AuthenticationError::Invalid)?;
+                let organization = home(&record)?;
+                let acl = self.acl_of_user(organization, user).await?;
+                Ok(Caller::with_account(subject, acl, Account::Member(organization)))
+            }
+            BoundTo::ServiceAccount(account) => {
+                let record = self.live(account.key()).await?.ok_or(AuthenticationError::Invalid)?;
+                let organization = home(&record)?;
+                let acl = self.acl_of_account(organization, account).await?;
+                Ok(Caller::with_account(subject, acl, Account::Member(organization)))
+            }
+        }
+    }
+
+    /// What somebody may do for whom a service speaks. Whoever is not found may do nothing.
+    async fn acl_of(&self, delegate: &Delegate) -> Result<Acl, AuthenticationError> {
+        let mut acl = Acl::default();
+        for &organization in &delegate.organizations {
+            let theirs = match delegate.kind {
+                ActorKind::User => self.acl_of_user(organization, UserId::of(organization, &delegate.actor)).await?,
+                ActorKind::Service => match delegate.actor.parse() {
+                    Ok(account) => self.acl_of_account(organization, account).await?,
+                    Err(_) => Acl::default(),
+                },
+                ActorKind::System => Acl::default(),
+            };
+            acl.organizations.extend(theirs.organizations);
+        }
+        Ok(acl)
+    }
+
+    /// Users that are not active have nothing, not even an organization.
+    async fn acl_of_user(&self, organization: OrganizationId, user: UserId) -> Result<Acl, AuthenticationError> {
+        let Some(record) = self.member(organization, user.key()).await? else { return Ok(Acl::default()) };
+        let spec = opened::<User>(&record)?;
+        if spec.state != UserState::Active {
+            return Ok(Acl::default());
+        }
+        self.acl_in(organization, |group| group.has_user(user, &spec.subject)).await
+    }
+
+    async fn acl_of_account(
+        &self,
+        organization: OrganizationId,
+        account: ServiceAccountId,
+    ) -> Result<Acl, AuthenticationError> {
+        if self.member(organization, account.key()).await?.is_none() {
+            return Ok(Acl::default());
+        }
+        self.acl_in(organization, |group| group.service_accounts.contains(&account)).await
+    }
+
+    async fn acl_in(
+        &self,
+        organization: OrganizationId,
+        has: impl Fn(&GroupSpec) -> bool,
+    ) -> Result<Acl, AuthenticationError> {
+        let mut roles = Roles::new();
+        for (id, group) in self.all_of::<Group>(organization).await? {
+            if has(&group) {
+                roles.insert(GroupId(id), group.roles);
+            }
+        }
+        let projects = if roles.is_empty() { BTreeMap::new() } else { self.all_of::<Project>(organization).await? };
+        let linked = |(id, project): (&uuid::Uuid, &'_ ProjectSpec)| (ProjectId(*id), project.groups.clone());
+        let projects = projects.iter().map(linked).collect::<Vec<_>>();
+        let grants: OrganizationGrants =
+            granted(&roles, projects.iter().map(|(project, groups)| (*project, groups.as_slice())));
+        Ok(Acl { organizations: BTreeMap::from([(organization, grants)]), ..Acl::default() })
+    }
+
+    /// Every record of a kind in an organization. One that cannot be read gives nobody anything.
+    async fn all_of<K: ResourceKind>(
+        &self,
+        organization: OrganizationId,
+    ) -> Result<BTreeMap<uuid::Uuid, K::Spec>, AuthenticationError> {
+        let filter = Filter { organizations: Some(vec![organization]), ..Filter::of(K::KIND) };
+        let mut pages = Pages::of(&*self.store, filter);
+        let mut all = BTreeMap::new();
+        while let Some(records) = pages.next().await.map_err(|error| unreadable(&error))? {
+            all.extend(records.iter().filter_map(|record| Some((record.key.id, opened::<K>(record).ok()?))));
+        }
+        Ok(all)
+    }
+
+    /// The record, unless it is gone or going.
+    async fn live(&self, key: Key) -> Result<Option<Arc<Record>>, AuthenticationError> {
+        let record = self.store.get(key).await.map_err(|error| unreadable(&error))?;
+        Ok(record.filter(|record| !record.metadata.is_deleting()))
+    }
+
+    /// The record, if it belongs to this organization, which must be there itself.
+    async fn member(&self, organization: OrganizationId, key: Key) -> Result<Option<Arc<Record>>, AuthenticationError> {
+        let exists = self.store.get(organization.key()).await.map_err(|error| unreadable(&error))?.is_some();
+        let record = self.live(key).await?;
+        Ok(record.filter(|record| exists && record.metadata.placement.organization == Some(organization)))
     }
 }
 
 #[async_trait]
 impl IdentityService for EmbeddedIdentity {
-    async fn authenticate(&self, bearer: &str) -> Result<Caller, AuthenticationError> {
+    async fn authenticate(&self, bearer: &str, speaking: &SpeakingFor) -> Result<Caller, AuthenticationError> {
         if bearer.len() > BEARER_LEN_MAX {
             return Err(AuthenticationError::Invalid);
         }
         let presented = BearerToken::parse(bearer).ok_or(AuthenticationError::Invalid)?;
-        let mut fingerprint = Fingerprint::default();
-        fingerprint.copy_from_slice(digest(&SHA256, bearer.as_bytes()).as_ref());
+        let fingerprint = fingerprint(bearer, speaking);
         let now = self.ambient.now();
         if let Some(caller) = self.recall(&fingerprint, now) {
             return Ok(caller);
         }
-        let record = match self.store.get(presented.id.key()).await {
-            Ok(Some(record)) if !record.metadata.is_deleting() => record,
-            Ok(_) => return Err(AuthenticationError::Invalid),
-            Err(error) => return Err(unreadable(&error)),
-        };
-        let token = record.open::<Token>().map_err(|corrupt| unreadable(&corrupt.into()))?.spec;
-        if !token.admits(&presented, now) {
-            return Err(AuthenticationError::Invalid);
-        }
-        let caller = Caller::new(token.subject.clone(), Acl::of_role(token.role));
-        self.remember(fingerprint, &caller, token.expires, now);
+        // Before the first read: what changes from here on makes what is read here obsolete.
+        let generation = self.generation.load(Ordering::SeqCst);
+        let token = self.admitted(&presented, now).await?;
+        let caller = self.resolve(&token, speaking).await?;
+        let forget = now + REMEMBERED_FOR;
+        let until = token.expires.map_or(forget, |expires| expires.min(forget));
+        self.remember(fingerprint, Remembered { caller: caller.clone(), until, generation }, now);
         Ok(caller)
+    }
+
+    fn forget(&self) {
+        self.generation.fetch_add(1, Ordering::SeqCst);
     }
 }
 
-/// A token whose record is damaged lets nobody in; a store that is away says nothing about the token.
+/// Tells requests apart that may be answered differently. A token has no byte of zero in it.
+fn fingerprint(bearer: &str, speaking: &SpeakingFor) -> Fingerprint {
+    let mut context = Context::new(&SHA256);
+    context.update(bearer.as_bytes());
+    context.update(if speaking.impersonate { b"\0as" } else { b"\0by" });
+    context.update(speaking.principal.as_deref().unwrap_or_default().as_bytes());
+    let mut fingerprint = Fingerprint::default();
+    fingerprint.copy_from_slice(context.finish().as_ref());
+    fingerprint
+}
+
+fn home(record: &Record) -> Result<OrganizationId, AuthenticationError> {
+    record.metadata.placement.organization.ok_or(AuthenticationError::Invalid)
+}
+
+fn opened<K: ResourceKind>(record: &Record) -> Result<K::Spec, AuthenticationError> {
+    record.open::<K>().map(|resource| resource.spec).map_err(|corrupt| unreadable(&corrupt.into()))
+}
+
+/// A record that is damaged lets nobody in; a store that is away says nothing about the token.
 fn unreadable(error: &StoreError) -> AuthenticationError {
     match error {
         StoreError::Unavailable(cause) => AuthenticationError::Unavailable(cause.clone()),
         StoreError::Corrupt(_) | StoreError::Refused(_) => {
-            tracing::error!(%error, "a token's record cannot be used");
+            tracing::error!(%error, "an identity's record cannot be used");
             AuthenticationError::Invalid
         }
     }

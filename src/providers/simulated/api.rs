@@ -58,6 +58,7 @@ impl Doors {
         }
         let call_delay = Duration::from_millis(settings.call_delay_ms);
         let face = InProcess::new(Arc::clone(local), ambient.clone(), Arc::clone(interrupt), call_delay);
+        face.configure(settings.into());
         let face = Arc::new(face);
         Ok(Self { api: Arc::clone(&face) as _, handle: face })
     }

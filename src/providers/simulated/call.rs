@@ -10,8 +10,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::objects::{CloudObject, ExternalNetworkEntry, NewObject, ObjectId, ObjectKind, SubnetOptions};
-use crate::model::ids::OrganizationId;
+use super::objects::{CloudObject, ExternalNetworkEntry, NewObject, ObjectId, ObjectKind, PortOptions, SubnetOptions};
+use crate::model::ids::{ImageId, OrganizationId};
+use crate::model::security_group::EffectiveRule;
+use crate::providers::PowerAction;
+use crate::providers::types::{Flavor, Image};
 
 /// How long a caller waits for an answer. Longer than any answer that is merely slow (faults delay by seconds);
 /// short enough that a hung call does not hold up a shard's hand-over, which must outlive it.
@@ -86,6 +89,40 @@ pub enum Change {
     Gateway {
         external_network: ObjectId,
     },
+    /// Gives a server another port.
+    Connection {
+        port: ObjectId,
+    },
+    /// Replaces all options of a port.
+    Port {
+        #[serde(flatten)]
+        options: PortOptions,
+    },
+}
+
+/// What a server can be told to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "action", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum ServerAction {
+    Start,
+    Stop,
+    SoftReboot,
+    HardReboot,
+    /// Replaces the root disk.
+    Rebuild {
+        image: ImageId,
+    },
+}
+
+impl From<PowerAction> for ServerAction {
+    fn from(action: PowerAction) -> Self {
+        match action {
+            PowerAction::Start => Self::Start,
+            PowerAction::Stop => Self::Stop,
+            PowerAction::SoftReboot => Self::SoftReboot,
+            PowerAction::HardReboot => Self::HardReboot,
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,7 +136,8 @@ pub enum Call {
         kind: ObjectKind,
         id: ObjectId,
     },
-    /// A page of everything of a kind, in the order of ids. Networks come with their subnets and routers.
+    /// A page of everything of a kind, in the order of ids. Networks come with their subnets and routers, servers with
+    /// their ports and floating addresses.
     List {
         kind: ObjectKind,
         /// Only those that are marked with one of these ids of ours.
@@ -109,6 +147,8 @@ pub enum Call {
         after: Option<ObjectId>,
     },
     ListExternalNetworks,
+    ListFlavors,
+    ListImages,
     Create {
         object: NewObject,
     },
@@ -128,6 +168,29 @@ pub enum Call {
     DetachInterface {
         router: ObjectId,
         subnet: ObjectId,
+    },
+    AddRule {
+        group: ObjectId,
+        rule: EffectiveRule,
+    },
+    RemoveRule {
+        group: ObjectId,
+        rule: EffectiveRule,
+    },
+    Act {
+        server: ObjectId,
+        #[serde(flatten)]
+        action: ServerAction,
+    },
+    /// Begins a session: each has an address of its own.
+    OpenConsole {
+        server: ObjectId,
+    },
+    ReadConsole {
+        server: ObjectId,
+        /// The last so many; absent: all that the cloud keeps.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        lines: Option<u32>,
     },
 }
 
@@ -162,6 +225,11 @@ const fn words(kind: ObjectKind) -> &'static Words {
         ObjectKind::Network => words!("network", "networks"),
         ObjectKind::Subnet => words!("subnet", "subnets"),
         ObjectKind::Router => words!("router", "routers"),
+        ObjectKind::KeyPair => words!("key-pair", "key-pairs"),
+        ObjectKind::SecurityGroup => words!("security-group", "security-groups"),
+        ObjectKind::Port => words!("port", "ports"),
+        ObjectKind::FloatingIp => words!("floating-ip", "floating-ips"),
+        ObjectKind::Server => words!("server", "servers"),
     }
 }
 
@@ -174,23 +242,45 @@ impl Call {
             Self::Get { kind, .. } => words(*kind).get,
             Self::List { kind, .. } => words(*kind).list,
             Self::ListExternalNetworks => "list-external-networks",
+            Self::ListFlavors => "list-flavors",
+            Self::ListImages => "list-images",
             Self::Create { object } => words(object.body.kind()).create,
             Self::Update { kind, .. } => words(*kind).update,
             Self::Delete { kind, .. } => words(*kind).delete,
             Self::AttachInterface { .. } => "attach-interface",
             Self::DetachInterface { .. } => "detach-interface",
+            Self::AddRule { .. } => "add-rule",
+            Self::RemoveRule { .. } => "remove-rule",
+            Self::Act { action, .. } => match action {
+                ServerAction::Start => "start-server",
+                ServerAction::Stop => "stop-server",
+                ServerAction::SoftReboot | ServerAction::HardReboot => "reboot-server",
+                ServerAction::Rebuild { .. } => "rebuild-server",
+            },
+            Self::OpenConsole { .. } => "open-console",
+            Self::ReadConsole { .. } => "read-console",
         }
     }
 
     #[must_use]
     pub const fn is_mutating(&self) -> bool {
         match self {
-            Self::Find { .. } | Self::Get { .. } | Self::List { .. } | Self::ListExternalNetworks => false,
+            Self::Find { .. }
+            | Self::Get { .. }
+            | Self::List { .. }
+            | Self::ListExternalNetworks
+            | Self::ListFlavors
+            | Self::ListImages
+            | Self::ReadConsole { .. } => false,
             Self::Create { .. }
             | Self::Update { .. }
             | Self::Delete { .. }
             | Self::AttachInterface { .. }
-            | Self::DetachInterface { .. } => true,
+            | Self::DetachInterface { .. }
+            | Self::AddRule { .. }
+            | Self::RemoveRule { .. }
+            | Self::Act { .. }
+            | Self::OpenConsole { .. } => true,
         }
     }
 
@@ -206,9 +296,40 @@ impl Call {
                 let after = after.as_ref().map(|id| id.0.as_str()).unwrap_or_default();
                 format!("{after}{only}")
             }
-            Self::ListExternalNetworks => String::new(),
+            Self::ListExternalNetworks | Self::ListFlavors | Self::ListImages => String::new(),
             Self::Create { object } => object.marks.map_or_else(|| object.name.clone(), |marks| marks.id.to_string()),
-            Self::AttachInterface { router, .. } | Self::DetachInterface { router, .. } => router.0.clone(),
+            Self::AttachInterface { router: id, .. }
+            | Self::DetachInterface { router: id, .. }
+            | Self::AddRule { group: id, .. }
+            | Self::RemoveRule { group: id, .. }
+            | Self::Act { server: id, .. }
+            | Self::OpenConsole { server: id } => id.0.clone(),
+            Self::ReadConsole { server, lines } => {
+                lines.map_or_else(|| server.0.clone(), |lines| format!("{server}/{lines}"))
+            }
+        }
+    }
+
+    /// The object that the call names by the cloud's id, if it names one.
+    #[must_use]
+    pub const fn named(&self) -> Option<&ObjectId> {
+        match self {
+            Self::Get { id, .. }
+            | Self::Update { id, .. }
+            | Self::Delete { id, .. }
+            | Self::AttachInterface { router: id, .. }
+            | Self::DetachInterface { router: id, .. }
+            | Self::AddRule { group: id, .. }
+            | Self::RemoveRule { group: id, .. }
+            | Self::Act { server: id, .. }
+            | Self::OpenConsole { server: id }
+            | Self::ReadConsole { server: id, .. } => Some(id),
+            Self::Find { .. }
+            | Self::List { .. }
+            | Self::ListExternalNetworks
+            | Self::ListFlavors
+            | Self::ListImages
+            | Self::Create { .. } => None,
         }
     }
 }
@@ -227,7 +348,7 @@ impl Criteria {
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     pub object: CloudObject,
-    /// A network's subnets and routers.
+    /// A network's subnets and routers, a server's ports and floating addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub related: Vec<CloudObject>,
 }
@@ -249,6 +370,20 @@ pub enum Answer {
     },
     ExternalNetworks {
         networks: Vec<ExternalNetworkEntry>,
+    },
+    Flavors {
+        flavors: Vec<Flavor>,
+    },
+    Images {
+        images: Vec<Image>,
+    },
+    /// Where a console session is found, by whoever has the address.
+    Console {
+        address: Secret,
+    },
+    /// What a console showed, which may hold anything.
+    Shown {
+        text: Secret,
     },
     /// A new credential and its secret, which is never shown again.
     Issued {

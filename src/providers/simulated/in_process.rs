@@ -17,6 +17,7 @@ use super::call::{Answer, CALL_DEADLINE, CallRequest, CloudError};
 use super::engine::backdoor::BackdoorChange;
 use super::engine::books::{Counters, Creations, Inventory, LoggedCall};
 use super::engine::faults::Fault;
+use super::engine::settings::EngineSettings;
 use super::engine::{Sending, SimulatedCloud};
 use super::journal::Journal;
 use crate::model::ambient::{Ambient, Interrupt};
@@ -54,6 +55,11 @@ impl InProcess {
     #[must_use]
     pub fn new(kept: Arc<Mutex<Kept>>, ambient: Ambient, interrupt: Arc<dyn Interrupt>, call_delay: Duration) -> Self {
         Self { kept, ambient, interrupt, call_delay }
+    }
+
+    /// Has the cloud behave as a region's settings say.
+    pub fn configure(&self, settings: EngineSettings) {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).cloud.configure(settings);
     }
 
     /// Works on the cloud, and has what changed written down before anybody can be told of it.

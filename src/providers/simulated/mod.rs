@@ -13,6 +13,7 @@
 
 pub mod api;
 pub mod call;
+pub mod catalogue;
 pub mod engine;
 pub mod in_process;
 pub mod journal;

@@ -1,18 +1,22 @@
-//! What the simulated cloud holds: one shape of object, six kinds of body.
+//! What the simulated cloud holds: one shape of object, a body for each kind.
 //!
-//! All kinds share a head (the cloud's id, a name that need not be unique, our marks, a state), so that one table,
-//! one set of faults and one set of books serve them all, and a new kind is one more body.
+//! All kinds share a head (the cloud's id, a name that need not be unique, our marks, a state, what it is about to
+//! become), so that one table, one clock, one set of faults and one set of books serve them all, and a new kind is one
+//! more body.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 
 use ipnet::Ipv4Net;
+use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use crate::model::ids::Incarnation;
+use crate::model::ids::{FlavorId, ImageId, Incarnation};
 use crate::model::network::{AddressRange, VlanId};
+use crate::model::security_group::EffectiveRule;
+use crate::model::server::{PowerState, ServerTask};
 
 /// The cloud's own id of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -34,10 +38,27 @@ pub enum ObjectKind {
     Network,
     Subnet,
     Router,
+    KeyPair,
+    SecurityGroup,
+    Port,
+    FloatingIp,
+    Server,
 }
 
 impl ObjectKind {
-    pub const ALL: [Self; 6] = [Self::Project, Self::User, Self::Credential, Self::Network, Self::Subnet, Self::Router];
+    pub const ALL: [Self; 11] = [
+        Self::Project,
+        Self::User,
+        Self::Credential,
+        Self::Network,
+        Self::Subnet,
+        Self::Router,
+        Self::KeyPair,
+        Self::SecurityGroup,
+        Self::Port,
+        Self::FloatingIp,
+        Self::Server,
+    ];
 }
 
 /// Whose object it is, in our terms. The cloud keeps them as it got them and can be searched by them.
@@ -57,6 +78,25 @@ pub enum ObjectState {
     Active,
     Error,
     Deleting,
+}
+
+/// What an object is about to become, and when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Pending {
+    pub becomes: Becomes,
+    /// Absent: not before it is released.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Becomes {
+    /// Finished: built, or done with its task.
+    Active,
+    Error,
+    Gone,
 }
 
 /// What a kind has beyond the head.
@@ -88,6 +128,34 @@ pub enum Body {
         /// The subnets it has an interface to.
         interfaces: BTreeSet<ObjectId>,
     },
+    /// Dies with its user. The cloud has the public half alone.
+    KeyPair {
+        user: ObjectId,
+        public_key: String,
+    },
+    /// Made with the rules that let everything out; all others are added one by one.
+    SecurityGroup {
+        project: ObjectId,
+        #[serde(default)]
+        rules: BTreeSet<EffectiveRule>,
+    },
+    Port {
+        network: ObjectId,
+        #[serde(flatten)]
+        options: PortOptions,
+        /// Given out by the cloud.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        address: Option<PortAddress>,
+    },
+    /// Dies with its port.
+    FloatingIp {
+        port: ObjectId,
+        external_network: ObjectId,
+        /// Given out by the cloud.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        address: Option<Ipv4Addr>,
+    },
+    Server(Box<ServerBody>),
 }
 
 impl Body {
@@ -100,17 +168,26 @@ impl Body {
             Self::Network { .. } => ObjectKind::Network,
             Self::Subnet { .. } => ObjectKind::Subnet,
             Self::Router { .. } => ObjectKind::Router,
+            Self::KeyPair { .. } => ObjectKind::KeyPair,
+            Self::SecurityGroup { .. } => ObjectKind::SecurityGroup,
+            Self::Port { .. } => ObjectKind::Port,
+            Self::FloatingIp { .. } => ObjectKind::FloatingIp,
+            Self::Server(_) => ObjectKind::Server,
         }
     }
 
     /// What the object is inside of, and cannot be without.
     #[must_use]
-    pub const fn parent(&self) -> Option<(ObjectKind, &ObjectId)> {
+    pub fn parent(&self) -> Option<(ObjectKind, &ObjectId)> {
         match self {
             Self::Project | Self::User => None,
-            Self::Credential { user } => Some((ObjectKind::User, user)),
-            Self::Network { project, .. } | Self::Router { project, .. } => Some((ObjectKind::Project, project)),
-            Self::Subnet { network, .. } => Some((ObjectKind::Network, network)),
+            Self::Credential { user } | Self::KeyPair { user, .. } => Some((ObjectKind::User, user)),
+            Self::Network { project, .. } | Self::Router { project, .. } | Self::SecurityGroup { project, .. } => {
+                Some((ObjectKind::Project, project))
+            }
+            Self::Server(server) => Some((ObjectKind::Project, &server.project)),
+            Self::Subnet { network, .. } | Self::Port { network, .. } => Some((ObjectKind::Network, network)),
+            Self::FloatingIp { port, .. } => Some((ObjectKind::Port, port)),
         }
     }
 }
@@ -141,6 +218,70 @@ pub struct SubnetRoute {
     pub next_hop: Ipv4Addr,
 }
 
+/// What of a port can be changed after it was made.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PortOptions {
+    pub security_groups: BTreeSet<ObjectId>,
+    /// Other addresses that its server may speak for.
+    pub allowed_addresses: BTreeSet<Ipv4Net>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PortAddress {
+    pub ip: Ipv4Addr,
+    pub mac: String,
+}
+
+/// A server: what it was ordered with, and how it is. Its metadata are the tags of the head.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerBody {
+    pub project: ObjectId,
+    pub flavor: FlavorId,
+    pub image: ImageId,
+    pub port: ObjectId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key_name: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user_data: Option<UserDataDigest>,
+    /// The physical machine that it has for itself: asked for, or given to it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    #[serde(default)]
+    pub life: ServerLife,
+}
+
+/// What the cloud remembers of a server's user data, which may hold secrets.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UserDataDigest {
+    pub length: usize,
+    pub sha256: String,
+}
+
+/// How a server is, beyond the state of its object. The cloud alone decides it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ServerLife {
+    pub created: Timestamp,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub launched: Option<Timestamp>,
+    pub power: PowerState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<ServerTask>,
+    /// Waits for a physical machine.
+    #[serde(default)]
+    pub queued: bool,
+}
+
+impl Default for ServerLife {
+    fn default() -> Self {
+        Self { created: Timestamp::UNIX_EPOCH, launched: None, power: PowerState::None, task: None, queued: false }
+    }
+}
+
 /// An object to make: what the cloud does not decide itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -163,6 +304,8 @@ pub struct CloudObject {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub marks: Option<Marks>,
     pub state: ObjectState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pending: Option<Pending>,
     #[serde(default)]
     pub tags: BTreeMap<String, String>,
     #[serde(flatten)]
@@ -183,6 +326,40 @@ impl CloudObject {
         }
         .into_iter()
         .flatten()
+    }
+
+    /// What cannot be deleted while this object is there, although it is not inside of it.
+    pub fn uses(&self) -> impl Iterator<Item = &ObjectId> {
+        let groups = match &self.body {
+            Body::Port { options, .. } => Some(&options.security_groups),
+            _ => None,
+        };
+        let port = self.server().map(|server| &server.port);
+        self.interfaces().chain(groups.into_iter().flatten()).chain(port)
+    }
+
+    #[must_use]
+    pub fn server(&self) -> Option<&ServerBody> {
+        match &self.body {
+            Body::Server(server) => Some(server),
+            _ => None,
+        }
+    }
+
+    #[must_use]
+    pub const fn port_address(&self) -> Option<&PortAddress> {
+        match &self.body {
+            Body::Port { address, .. } => address.as_ref(),
+            _ => None,
+        }
+    }
+
+    #[must_use]
+    pub const fn floating_address(&self) -> Option<Ipv4Addr> {
+        match &self.body {
+            Body::FloatingIp { address, .. } => *address,
+            _ => None,
+        }
     }
 
     #[must_use]

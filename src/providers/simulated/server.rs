@@ -23,6 +23,7 @@ use super::api::{CloudApi, SimulatedHandle};
 use super::call::{Answer, CallRequest, CloudError};
 use super::engine::backdoor::BackdoorChange;
 use super::engine::faults::Fault;
+use super::engine::settings::EngineSettings;
 use super::in_process::{InProcess, Kept};
 use crate::model::ambient::{Ambient, Uninterrupted};
 
@@ -62,6 +63,7 @@ pub struct ServerSettings {
     pub seed: u64,
     /// How long every call takes.
     pub call_delay: Duration,
+    pub engine: EngineSettings,
 }
 
 /// Opens the file, listens, says where on one line of the standard output (the base URL is its last word), and serves
@@ -103,7 +105,9 @@ async fn termination() {
 pub fn open(file: &Path, settings: ServerSettings) -> io::Result<Arc<InProcess>> {
     let ambient = Ambient::system();
     let kept = Kept::in_file(file, settings.seed, ambient.now())?;
-    Ok(Arc::new(InProcess::new(kept, ambient, Arc::new(Uninterrupted), settings.call_delay)))
+    let face = InProcess::new(kept, ambient, Arc::new(Uninterrupted), settings.call_delay);
+    face.configure(settings.engine);
+    Ok(Arc::new(face))
 }
 
 /// Serves a cloud until `stop` ends. Calls that hang do not hold the end up: whoever waits for one hears of it by

@@ -2,9 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::rig::{Rig, charge, claim, identity, insert, insert_owned, intent, limit, mark_deleted, network};
+use super::rig::{Rig, charge_of, claim, identity, insert, insert_owned, intent, limit, mark_deleted, network};
 use super::rig::{refer, release, remove, status};
 use crate::model::ids::Key;
+use crate::model::quota::Amount;
 use crate::store::{Batch, Precondition, StoreError, Write};
 
 fn key() -> impl Strategy<Value = Key> {
@@ -22,7 +23,8 @@ fn write() -> impl Strategy<Value = Write> {
         3 => key().prop_map(remove),
         3 => (key(), key()).prop_map(|(target, holder)| refer(target, holder)),
         2 => key().prop_map(|holder| Write::ReleaseReferences { holder }),
-        3 => (key(), 0_u64..4).prop_map(|(holder, amount)| charge(holder, amount)),
+        3 => (key(), 0_u64..4, 0_u64..2)
+            .prop_map(|(holder, committed, reserved)| charge_of(holder, Amount { committed, reserved })),
         1 => key().prop_map(release),
         1 => (0_u64..9).prop_map(limit),
         2 => key().prop_map(|holder| claim(holder, &[(7, 8), (2, 3)])),

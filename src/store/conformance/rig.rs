@@ -14,7 +14,7 @@ use crate::model::condition::{Axis, Conditions, Reason, Statement, Transition, T
 use crate::model::edge::Holder;
 use crate::model::ids::{Incarnation, Key, Kind, OrganizationId, ProjectId};
 use crate::model::metadata::{Metadata, Placement, Principal};
-use crate::model::organization::{Amounts, QuotaKind};
+use crate::model::quota::{Amount, Amounts, QuotaKind};
 use crate::model::record::{Document, Record, Revision};
 use crate::store::embedded::EmbeddedStore;
 use crate::store::memory::{MemoryDisk, MemoryStore, Mode};
@@ -303,6 +303,10 @@ pub(in crate::store) fn refer(target: Key, holder: Key) -> Write {
 }
 
 pub(in crate::store) fn charge(holder: Key, networks: u64) -> Write {
+    charge_of(holder, Amount::of(networks))
+}
+
+pub(in crate::store) fn charge_of(holder: Key, networks: Amount) -> Write {
     Write::Charge {
         organization: organization(1),
         project: Some(project(1)),

@@ -8,7 +8,7 @@ use rusqlite::{Connection, params};
 
 use crate::model::condition::Transition;
 use crate::model::ids::{Key, OrganizationId};
-use crate::model::organization::QuotaKind;
+use crate::model::quota::{Amount, QuotaKind};
 use crate::model::record::Record;
 use crate::store::HISTORY_MAX;
 use crate::store::rules::{Charge, RowChange};
@@ -141,8 +141,8 @@ fn remove(connection: &Connection, key: Key, now: Timestamp) -> Applied {
 }
 
 fn charge(connection: &Connection, holder: Key, charge: &Charge) -> Applied {
-    const SQL: &str = "INSERT INTO charge (holder_kind, holder_id, quota, organization, project, incarnation, amount)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+    const SQL: &str = "INSERT INTO charge (holder_kind, holder_id, quota, organization, project, incarnation, amount,
+        reserved) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
     for (&kind, &amount) in &charge.amounts {
         connection.prepare_cached(SQL)?.execute(params![
             holder.kind.word(),
@@ -151,9 +151,10 @@ fn charge(connection: &Connection, holder: Key, charge: &Charge) -> Applied {
             charge.organization.0.as_bytes(),
             charge.project.as_ref().map(|project| project.0.as_bytes()),
             charge.incarnation.0.as_bytes(),
-            amount.cast_signed(),
+            amount.committed.cast_signed(),
+            amount.reserved.cast_signed(),
         ])?;
-        use_quota(connection, charge.organization, kind, |used| used.saturating_add(amount))?;
+        use_quota(connection, charge.organization, kind, |used| used.plus(amount))?;
     }
     Ok(())
 }
@@ -162,7 +163,7 @@ fn discharge(connection: &Connection, holder: Key, charge: &Charge) -> Applied {
     let sql = "DELETE FROM charge WHERE holder_kind = ?1 AND holder_id = ?2";
     connection.prepare_cached(sql)?.execute(params![holder.kind.word(), holder.id.as_bytes()])?;
     for (&kind, &amount) in &charge.amounts {
-        use_quota(connection, charge.organization, kind, |used| used.saturating_sub(amount))?;
+        use_quota(connection, charge.organization, kind, |used| used.minus(amount))?;
     }
     Ok(())
 }
@@ -172,12 +173,14 @@ fn use_quota(
     connection: &Connection,
     organization: OrganizationId,
     kind: QuotaKind,
-    change: impl FnOnce(u64) -> u64,
+    change: impl FnOnce(Amount) -> Amount,
 ) -> Applied {
     let (used, _) = SqlRows(connection).account(organization, kind)?;
-    let sql = "INSERT INTO usage (organization, quota, used) VALUES (?1, ?2, ?3)
-        ON CONFLICT DO UPDATE SET used = excluded.used";
-    let parameters = params![organization.0.as_bytes(), kind.word(), change(used).cast_signed()];
+    let used = change(used);
+    let sql = "INSERT INTO usage (organization, quota, used, reserved) VALUES (?1, ?2, ?3, ?4)
+        ON CONFLICT DO UPDATE SET used = excluded.used, reserved = excluded.reserved";
+    let (committed, reserved) = (used.committed.cast_signed(), used.reserved.cast_signed());
+    let parameters = params![organization.0.as_bytes(), kind.word(), committed, reserved];
     connection.prepare_cached(sql)?.execute(parameters).map(drop)
 }
 

@@ -35,7 +35,7 @@ use crate::model::ambient::Ambient;
 use crate::model::condition::Transition;
 use crate::model::edge::Holder;
 use crate::model::ids::{Key, OrganizationId};
-use crate::model::organization::QuotaKind;
+use crate::model::quota::QuotaKind;
 use crate::model::record::{CorruptRecord, Record};
 
 use super::rules::Rows;

@@ -15,7 +15,7 @@ use uuid::Uuid;
 use crate::model::condition::Transition;
 use crate::model::edge::Holder;
 use crate::model::ids::{Incarnation, Key, Kind, OrganizationId, ProjectId};
-use crate::model::organization::{Amounts, QuotaKind};
+use crate::model::quota::{Amount, Amounts, QuotaKind};
 use crate::model::record::{CorruptRecord, Document, Record, Revision};
 use crate::store::rules::{Charge, Rows};
 use crate::store::{ClaimedNumber, HISTORY_MAX, StoreError};
@@ -53,9 +53,12 @@ fn unsigned(row: &Row<'_>, column: usize) -> Result<u64, rusqlite::Error> {
     Ok(row.get::<_, i64>(column)?.cast_unsigned())
 }
 
+fn amount(row: &Row<'_>, committed: usize, reserved: usize) -> Result<Amount, rusqlite::Error> {
+    Ok(Amount { committed: unsigned(row, committed)?, reserved: unsigned(row, reserved)? })
+}
+
 fn quota(row: &Row<'_>, column: usize) -> Result<Option<QuotaKind>, rusqlite::Error> {
-    let word = row.get_ref(column)?.as_str()?;
-    Ok(QuotaKind::ALL.into_iter().find(|kind| kind.word() == word))
+    Ok(QuotaKind::from_word(row.get_ref(column)?.as_str()?))
 }
 
 /// Reads the columns of [`RECORD_COLUMNS`].
@@ -108,7 +111,8 @@ impl SqlRows<'_> {
     }
 
     pub(super) fn charges(&self) -> Result<BTreeMap<Key, Charge>, rusqlite::Error> {
-        let sql = "SELECT holder_kind, holder_id, quota, organization, project, incarnation, amount FROM charge";
+        let sql = "SELECT holder_kind, holder_id, quota, organization, project, incarnation, amount, reserved
+            FROM charge";
         let mut statement = self.0.prepare_cached(sql)?;
         let mut rows = statement.query([])?;
         let mut charges = BTreeMap::new();
@@ -127,7 +131,7 @@ impl SqlRows<'_> {
     }
 
     fn find_charge(&self, holder: Key) -> Result<Option<Charge>, rusqlite::Error> {
-        let sql = "SELECT holder_kind, holder_id, quota, organization, project, incarnation, amount
+        let sql = "SELECT holder_kind, holder_id, quota, organization, project, incarnation, amount, reserved
             FROM charge WHERE holder_kind = ?1 AND holder_id = ?2";
         let mut statement = self.0.prepare_cached(sql)?;
         let mut rows = statement.query(params![holder.kind.word(), holder.id.as_bytes()])?;
@@ -143,11 +147,11 @@ impl SqlRows<'_> {
         &self,
         organization: OrganizationId,
         kind: QuotaKind,
-    ) -> Result<(u64, Option<u64>), rusqlite::Error> {
-        let sql = "SELECT used, ceiling FROM usage WHERE organization = ?1 AND quota = ?2";
-        let read = |row: &Row<'_>| Ok((unsigned(row, 0)?, row.get::<_, Option<i64>>(1)?.map(i64::cast_unsigned)));
+    ) -> Result<(Amount, Option<u64>), rusqlite::Error> {
+        let sql = "SELECT used, reserved, ceiling FROM usage WHERE organization = ?1 AND quota = ?2";
+        let read = |row: &Row<'_>| Ok((amount(row, 0, 1)?, row.get::<_, Option<i64>>(2)?.map(i64::cast_unsigned)));
         let found = self.0.prepare_cached(sql)?.query_row(params![organization.0.as_bytes(), kind.word()], read);
-        Ok(found.optional()?.unwrap_or((0, None)))
+        Ok(found.optional()?.unwrap_or((Amount::default(), None)))
     }
 
     fn keys(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<BTreeSet<Key>, StoreError> {
@@ -173,7 +177,7 @@ fn add_charge_row(charge: &mut Option<Charge>, row: &Row<'_>) -> Result<(), rusq
         });
     }
     if let Some(charge) = charge {
-        charge.amounts.insert(kind, unsigned(row, 6)?);
+        charge.amounts.insert(kind, amount(row, 6, 7)?);
     }
     Ok(())
 }
@@ -211,7 +215,7 @@ impl Rows for SqlRows<'_> {
         self.find_charge(holder).map_err(unavailable)
     }
 
-    fn used(&mut self, organization: OrganizationId, kind: QuotaKind) -> Result<u64, StoreError> {
+    fn used(&mut self, organization: OrganizationId, kind: QuotaKind) -> Result<Amount, StoreError> {
         self.account(organization, kind).map(|(used, _)| used).map_err(unavailable)
     }
 

@@ -35,7 +35,7 @@ const CHECKPOINT_PAGES: i64 = 16_384;
 /// milliseconds; longer would hide a foreign writer.
 const LOCK_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
 
-pub(super) const MIGRATIONS: [&str; 2] = [WHAT_IS, WHAT_WAS];
+pub(super) const MIGRATIONS: [&str; 3] = [WHAT_IS, WHAT_WAS, WHAT_MAY_COME];
 
 /// Version 1: the state.
 const WHAT_IS: &str = "
@@ -127,6 +127,12 @@ CREATE TABLE departed (
     PRIMARY KEY (kind, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX departed_by_time ON departed (at_ms);
+";
+
+/// Version 3: the ledger tells what is committed (the columns that were there) from what is reserved.
+const WHAT_MAY_COME: &str = "
+ALTER TABLE charge ADD COLUMN reserved INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE usage ADD COLUMN reserved INTEGER NOT NULL DEFAULT 0;
 ";
 
 /// Why a folder could not be opened.

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use crate::model::condition::Transition;
 use crate::model::edge::Holder;
 use crate::model::ids::{Key, OrganizationId};
-use crate::model::organization::QuotaKind;
+use crate::model::quota::{Amount, QuotaKind};
 use crate::model::record::{CorruptRecord, Record};
 use crate::store::rules::{Charge, RowChange, Rows};
 use crate::store::{Allocation, ClaimedNumber, StoreError};
@@ -25,7 +25,7 @@ pub(super) struct Tables {
     references: BTreeMap<Key, BTreeSet<Holder>>,
     referred_by: BTreeMap<Holder, BTreeSet<Key>>,
     charges: BTreeMap<Key, Charge>,
-    used: BTreeMap<(OrganizationId, QuotaKind), u64>,
+    used: BTreeMap<(OrganizationId, QuotaKind), Amount>,
     limits: BTreeMap<(OrganizationId, QuotaKind), u64>,
     claims: BTreeMap<(String, u16), Key>,
     history: History,
@@ -151,13 +151,13 @@ impl Tables {
         if let Some(former) = self.charges.remove(&holder) {
             for (kind, amount) in former.amounts {
                 let used = self.used.entry((former.organization, kind)).or_default();
-                *used = used.saturating_sub(amount);
+                *used = used.minus(amount);
             }
         }
         if let Some(charge) = charge {
             for (&kind, &amount) in &charge.amounts {
                 let used = self.used.entry((charge.organization, kind)).or_default();
-                *used = used.saturating_add(amount);
+                *used = used.plus(amount);
             }
             self.charges.insert(holder, charge);
         }
@@ -254,8 +254,8 @@ impl Rows for Tables {
         Ok(self.charges.get(&holder).cloned())
     }
 
-    fn used(&mut self, organization: OrganizationId, kind: QuotaKind) -> Result<u64, StoreError> {
-        Ok(self.used.get(&(organization, kind)).copied().unwrap_or(0))
+    fn used(&mut self, organization: OrganizationId, kind: QuotaKind) -> Result<Amount, StoreError> {
+        Ok(self.used.get(&(organization, kind)).copied().unwrap_or_default())
     }
 
     fn limit(&mut self, organization: OrganizationId, kind: QuotaKind) -> Result<Option<u64>, StoreError> {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use crate::model::condition::Transition;
 use crate::model::edge::Holder;
 use crate::model::ids::{Incarnation, Key, OrganizationId, ProjectId};
-use crate::model::organization::{Amounts, QuotaKind};
+use crate::model::quota::{Amount, Amounts, QuotaKind};
 use crate::model::record::Record;
 
 use super::{Batch, Precondition, Refusal, StoreError, Write};
@@ -32,7 +32,7 @@ pub(super) trait Rows {
     fn referred_by(&mut self, holder: &Holder) -> Result<BTreeSet<Key>, StoreError>;
     fn children(&mut self, owner: Key) -> Result<BTreeSet<Key>, StoreError>;
     fn charge(&mut self, holder: Key) -> Result<Option<Charge>, StoreError>;
-    fn used(&mut self, organization: OrganizationId, kind: QuotaKind) -> Result<u64, StoreError>;
+    fn used(&mut self, organization: OrganizationId, kind: QuotaKind) -> Result<Amount, StoreError>;
     /// The override, if there is one.
     fn limit(&mut self, organization: OrganizationId, kind: QuotaKind) -> Result<Option<u64>, StoreError>;
     fn numbers_taken(&mut self, pool: &str) -> Result<BTreeSet<u16>, StoreError>;
@@ -158,13 +158,15 @@ pub(super) fn check(rows: &mut dyn Rows, preconditions: &[Precondition]) -> Resu
                 Some(_) => {}
             },
             Precondition::Unreferenced(target) => {
-                let mut holders = rows.references(target)?;
-                if !holders.is_empty() {
-                    let children = rows.children(target)?;
-                    holders.retain(|holder| !matches!(holder, Holder::Resource(key) if children.contains(key)));
-                }
+                let holders = rows.references(target)?;
                 if !holders.is_empty() {
                     return Err(Refusal::InUse { target, holders: holders.into_iter().collect() }.into());
+                }
+            }
+            Precondition::UsesAtMost { organization, kind, limit } => {
+                let total = rows.used(organization, kind)?.total();
+                if total > limit {
+                    return Err(Refusal::QuotaExceeded { kind, total, limit }.into());
                 }
             }
         }

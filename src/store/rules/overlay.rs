@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::model::edge::Holder;
 use crate::model::ids::{Key, OrganizationId};
-use crate::model::organization::QuotaKind;
+use crate::model::quota::{Amount, QuotaKind};
 use crate::model::record::Record;
 use crate::store::StoreError;
 
@@ -19,7 +19,7 @@ pub(super) struct Overlay<'a> {
     records: BTreeMap<Key, Option<Arc<Record>>>,
     references: BTreeMap<(Key, Holder), bool>,
     charges: BTreeMap<Key, Option<Charge>>,
-    used: BTreeMap<(OrganizationId, QuotaKind), u64>,
+    used: BTreeMap<(OrganizationId, QuotaKind), Amount>,
     limits: BTreeMap<(OrganizationId, QuotaKind), Option<u64>>,
     claims: BTreeMap<(String, u16), (Key, bool)>,
 }
@@ -47,8 +47,8 @@ impl<'a> Overlay<'a> {
                 self.references.insert((target, holder), present);
             }
             RowChange::Charge { holder, before, after } => {
-                self.count(before.as_ref(), u64::saturating_sub)?;
-                self.count(after.as_ref(), u64::saturating_add)?;
+                self.count(before.as_ref(), Amount::minus)?;
+                self.count(after.as_ref(), Amount::plus)?;
                 self.charges.insert(holder, after);
             }
             RowChange::Limit { organization, kind, after, .. } => {
@@ -63,7 +63,7 @@ impl<'a> Overlay<'a> {
         Ok(())
     }
 
-    fn count(&mut self, charge: Option<&Charge>, sum: impl Fn(u64, u64) -> u64) -> Result<(), StoreError> {
+    fn count(&mut self, charge: Option<&Charge>, sum: impl Fn(Amount, Amount) -> Amount) -> Result<(), StoreError> {
         let Some(charge) = charge else { return Ok(()) };
         for (&kind, &amount) in &charge.amounts {
             let used = self.used(charge.organization, kind)?;
@@ -132,7 +132,7 @@ impl Rows for Overlay<'_> {
         }
     }
 
-    fn used(&mut self, organization: OrganizationId, kind: QuotaKind) -> Result<u64, StoreError> {
+    fn used(&mut self, organization: OrganizationId, kind: QuotaKind) -> Result<Amount, StoreError> {
         match self.used.get(&(organization, kind)) {
             Some(pending) => Ok(*pending),
             None => self.base.used(organization, kind),

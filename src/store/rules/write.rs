@@ -11,7 +11,7 @@ use crate::model::condition::{Conditions, Transition};
 use crate::model::edge::Holder;
 use crate::model::ids::{Incarnation, Key, OrganizationId};
 use crate::model::metadata::Metadata;
-use crate::model::organization::QuotaKind;
+use crate::model::quota::QuotaKind;
 use crate::model::record::{Document, Record, Revision};
 use crate::store::{Refusal, StoreError, Write};
 
@@ -33,7 +33,7 @@ pub(super) fn plan(rows: &mut dyn Rows, write: &Write) -> Planned {
         Write::ReleaseReferences { holder } => release_references(rows, *holder),
         Write::Charge { organization, project, holder, incarnation, amounts } => {
             let mut amounts = amounts.clone();
-            amounts.retain(|_, amount| *amount > 0);
+            amounts.retain(|_, amount| amount.total() > 0);
             let after = Charge { organization: *organization, project: *project, incarnation: *incarnation, amounts };
             // Being charged nothing and not being charged are one state.
             charge(rows, *holder, Some(after).filter(|after| !after.amounts.is_empty()))
@@ -159,11 +159,11 @@ fn charge(rows: &mut dyn Rows, holder: Key, after: Option<Charge>) -> Planned {
 fn refuse_excess(rows: &mut dyn Rows, before: Option<&Charge>, after: &Charge) -> Result<(), StoreError> {
     let same_account = before.filter(|before| before.organization == after.organization);
     for (&kind, &amount) in &after.amounts {
-        let replaced = same_account.and_then(|before| before.amounts.get(&kind)).copied().unwrap_or(0);
-        let total = rows.used(after.organization, kind)?.saturating_sub(replaced).saturating_add(amount);
+        let replaced = same_account.and_then(|before| before.amounts.get(&kind)).copied().unwrap_or_default();
+        let total = rows.used(after.organization, kind)?.minus(replaced).plus(amount).total();
         let limit = rows.limit(after.organization, kind)?.unwrap_or(kind.default_limit());
         // Whoever is above a limit that was lowered may still stay or shrink.
-        if total > limit && amount > replaced {
+        if total > limit && amount.total() > replaced.total() {
             return Err(Refusal::QuotaExceeded { kind, total, limit }.into());
         }
     }

@@ -8,10 +8,10 @@ use crate::api::wire::AcceptedMetadata;
 use crate::model::ambient::Ambient;
 use crate::model::edge::Holder;
 use crate::model::identity::{HIDDEN_NAME, Identity, IdentitySpec};
-use crate::model::ids::{IdentityId, Incarnation, NetworkId};
+use crate::model::ids::{IdentityId, Incarnation, NetworkId, OrganizationId};
 use crate::model::metadata::{Metadata, Placement};
 use crate::model::network::{Network, NetworkSpec};
-use crate::model::organization::{Amounts, QuotaKind};
+use crate::model::quota::{Amount, Amounts, QuotaKind};
 use crate::model::record::Resource;
 use crate::store::{Batch, Precondition, Write};
 
@@ -37,7 +37,8 @@ impl NewIds {
 }
 
 /// Everything that a new network brings into the world, in an order that a saga can follow: the principal first,
-/// then what it owns, then what protects the project, then what it costs.
+/// then what it owns, then what protects the project, then what it costs. It is charged to whom it exists for, who
+/// need not be where it lies.
 #[must_use]
 pub fn creation(accepted: &AcceptedCreate, author: &Author, ids: NewIds) -> Batch {
     let placement = Placement {
@@ -55,22 +56,29 @@ pub fn creation(accepted: &AcceptedCreate, author: &Author, ids: NewIds) -> Batc
         charged: true,
         ..author.metadata(&accepted.metadata, ids.network_incarnation, placement)
     };
+    let principal = &author.principal;
     let charge = Write::Charge {
-        organization: accepted.organization,
-        project: Some(accepted.project),
+        organization: principal.organization.unwrap_or(accepted.organization),
+        project: principal.project,
         holder: ids.network.key(),
         incarnation: ids.network_incarnation,
-        amounts: Amounts::from([(QuotaKind::Networks, 1)]),
+        amounts: Amounts::from([(QuotaKind::Networks, Amount::of(1))]),
     };
     let project = accepted.project.key();
-    Batch::of(vec![
+    // Whoever pays must be there too.
+    let payer = principal.project.map_or_else(|| principal.organization.map(OrganizationId::key), |id| Some(id.key()));
+    let batch = Batch::of(vec![
         insert::<Identity>(ids.identity.0, hidden, &IdentitySpec { hidden: true }),
         insert::<Network>(ids.network.0, network, &accepted.spec),
         Write::AddReference { target: project, holder: Holder::Resource(ids.identity.key()) },
         charge,
     ])
     .provided(Precondition::Live(project))
-    .provided(Precondition::Live(accepted.region.key()))
+    .provided(Precondition::Live(accepted.region.key()));
+    match payer.filter(|payer| *payer != project) {
+        Some(payer) => batch.provided(Precondition::Live(payer)),
+        None => batch,
+    }
 }
 
 /// A full replacement of what may change. What was fixed at creation is carried over.
@@ -88,7 +96,7 @@ pub fn update(stored: &Resource<Network>, accepted: &AcceptedUpdate, subject: &s
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ids::{OrganizationId, ProjectId, RegionId};
+    use crate::model::ids::{ProjectId, RegionId};
     use crate::model::metadata::Principal;
     use crate::model::network::Prefix;
     use crate::model::record::Record;
@@ -121,7 +129,9 @@ mod tests {
     }
 
     fn alice() -> Author {
-        let principal = Principal { organization: None, project: None, actor: "alice".to_owned() };
+        let accepted = accepted();
+        let (organization, project) = (Some(accepted.organization), Some(accepted.project));
+        let principal = Principal { organization, project, actor: "alice".to_owned() };
         Author { subject: "alice".to_owned(), principal, now: NOW }
     }
 
@@ -145,6 +155,29 @@ mod tests {
                 if *holder == record.key && *incarnation == record.metadata.incarnation)
         });
         assert!(charged, "{batch:?}");
+    }
+
+    #[test]
+    fn a_network_is_charged_to_whom_it_exists_for() {
+        let (organization, project) = (OrganizationId(Uuid::from_u128(91)), ProjectId(Uuid::from_u128(92)));
+        let principal = Principal { organization: Some(organization), project: Some(project), actor: "bob".to_owned() };
+        let batch = creation(
+            &accepted(),
+            &Author { subject: "compute".to_owned(), principal: principal.clone(), now: NOW },
+            ids(),
+        );
+        let payer = batch.writes.iter().find_map(|write| match write {
+            Write::Charge { organization, project, .. } => Some((*organization, *project)),
+            _ => None,
+        });
+        assert_eq!(payer, Some((organization, Some(project))));
+        let Some(Write::Insert(network)) = batch.writes.get(1) else { panic!("{batch:?}") };
+        assert_eq!(network.metadata.principal, principal);
+        assert_eq!(network.metadata.placement.organization, Some(accepted().organization));
+        let must_live = |key| {
+            batch.preconditions.iter().any(|condition| matches!(condition, Precondition::Live(live) if *live == key))
+        };
+        assert!(must_live(project.key()) && must_live(accepted().project.key()));
     }
 
     #[test]

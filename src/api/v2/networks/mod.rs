@@ -12,27 +12,23 @@ use axum::routing::put;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::api::Shared;
 use crate::api::access::{existing_project, permitted, scope_of, visible_region};
 use crate::api::context::Trail;
-use crate::api::error::{ApiError, ErrorBody, Failure};
+use crate::api::error::{ApiError, ErrorBody};
 use crate::api::extract::{Authenticated, JsonBody, PathElements, QueryElements};
 use crate::api::intent::Author;
 use crate::api::openapi::{BodyErrors, CommonErrors};
 use crate::api::resources::{Asked, Replacement, Surface, listed, shown};
+use crate::api::{Shared, reference};
 use crate::identity::acl::{Endpoint, Operation};
 use crate::model::edge::Holder;
 use crate::model::ids::{Kind, NetworkId};
 use crate::model::metadata::Placement;
 use crate::model::network::Network;
 use crate::model::record::Resource;
-use crate::store::{Batch, Precondition, Refusal, StoreError, Write};
+use crate::store::{Batch, Refusal, StoreError};
 use intent::NewIds;
 use wire::{AcceptedUpdate, NetworkCreate, NetworkRead, NetworkUpdate};
-
-/// How many others may refer to one network. Each is a row that a refused deletion reads; more than this is a client
-/// that forgets to take its references back.
-const REFERENCES_MAX: usize = 1024;
 
 pub fn routes() -> OpenApiRouter<Shared> {
     OpenApiRouter::new()
@@ -181,11 +177,7 @@ async fn add_reference(
     let asked = Asked { api: &api, caller: &caller, trail: &trail };
     let right = (Endpoint::NetworksV2References, Operation::Create);
     asked.resolved::<NetworkRead>(network.key(), right).await?;
-    if api.store.references(network.key()).await?.len() >= REFERENCES_MAX {
-        return Err(ApiError::new(Failure::Forbidden, "the network has as many references as it may have"));
-    }
-    let batch = Batch::of(vec![Write::AddReference { target: network.key(), holder }]);
-    api.store.commit(batch.provided(Precondition::Live(network.key()))).await?;
+    reference::add(&api, network.key(), holder).await?;
     Ok(StatusCode::CREATED)
 }
 
@@ -207,21 +199,10 @@ async fn remove_reference(
     let asked = Asked { api: &api, caller: &caller, trail: &trail };
     let right = (Endpoint::NetworksV2References, Operation::Delete);
     asked.resolved::<NetworkRead>(network.key(), right).await?;
-    api.store.commit(Batch::of(vec![Write::RemoveReference { target: network.key(), holder }])).await?;
+    reference::remove(&api, network.key(), holder).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// `<plural>.<group>/<id>`, whether its slash was escaped or made a path element of its own.
 fn reference_of(path: &PathElements) -> Result<(NetworkId, Holder), ApiError> {
-    let network = path.id("networkID")?;
-    let reference = path.text("reference")?;
-    let text = path.text("id").map_or_else(|_| reference.to_owned(), |id| format!("{reference}/{id}"));
-    let holder = text.parse().map_err(|error| ApiError::invalid(format!("invalid path/query element: {error}")))?;
-    if matches!(holder, Holder::Resource(_)) {
-        // What our own resources refer to follows from what they are; a client could only contradict it.
-        return Err(ApiError::invalid(
-            "invalid path/query element: this kind's references are kept by the service itself",
-        ));
-    }
-    Ok((network, holder))
+    Ok((path.id("networkID")?, reference::holder_of(path)?))
 }

@@ -2,6 +2,7 @@
 //!
 //! They pass no rule, no fault and no log of calls, because nobody called.
 
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 use jiff::Timestamp;
@@ -10,6 +11,9 @@ use serde::{Deserialize, Serialize};
 use super::super::call::CloudError;
 use super::super::objects::{Body, CloudObject, ExternalNetworkEntry, NewObject, ObjectId, ObjectState, SubnetRoute};
 use super::rules::World;
+use crate::model::ids::ImageId;
+use crate::model::security_group::EffectiveRule;
+use crate::model::server::PowerState;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "kebab-case", rename_all_fields = "camelCase")]
@@ -43,6 +47,22 @@ pub enum BackdoorChange {
     DropGateway {
         router: ObjectId,
     },
+    SetPower {
+        server: ObjectId,
+        power: PowerState,
+    },
+    SetImage {
+        server: ObjectId,
+        image: ImageId,
+    },
+    SetPortGroups {
+        port: ObjectId,
+        security_groups: BTreeSet<ObjectId>,
+    },
+    DropRule {
+        group: ObjectId,
+        rule: EffectiveRule,
+    },
     SetExternalNetworks {
         networks: Vec<ExternalNetworkEntry>,
     },
@@ -54,7 +74,6 @@ pub enum BackdoorChange {
 }
 
 impl World {
-    /// Everything but `Release`, which concerns the engine's list of stuck objects.
     pub fn change_directly(&mut self, now: Timestamp, change: &BackdoorChange) -> Result<(), CloudError> {
         match change {
             BackdoorChange::Delete { id } => {
@@ -74,15 +93,39 @@ impl World {
             })?,
             BackdoorChange::DropInterface { router, subnet } => {
                 self.by_id(router)?;
-                self.drop_interface(now, router, subnet);
+                self.take_from(now, router, subnet);
             }
             BackdoorChange::DropGateway { router } => self.alter(now, router, |object| {
                 if let Body::Router { external_network, .. } = &mut object.body {
                     *external_network = None;
                 }
             })?,
+            BackdoorChange::SetPower { server, power } => self.alter(now, server, |object| {
+                if let Body::Server(server) = &mut object.body {
+                    server.life.power = *power;
+                }
+            })?,
+            BackdoorChange::SetImage { server, image } => self.alter(now, server, |object| {
+                if let Body::Server(server) = &mut object.body {
+                    server.image = *image;
+                }
+            })?,
+            BackdoorChange::SetPortGroups { port, security_groups } => self.alter(now, port, |object| {
+                if let Body::Port { options, .. } = &mut object.body {
+                    options.security_groups.clone_from(security_groups);
+                }
+            })?,
+            BackdoorChange::DropRule { group, rule } => {
+                self.remove_rule(now, group, rule)?;
+            }
             BackdoorChange::SetExternalNetworks { networks } => self.external_networks.clone_from(networks),
-            BackdoorChange::Release { .. } => {}
+            BackdoorChange::Release { id } => {
+                for waiting in self.table.waiting() {
+                    if id.as_ref().is_none_or(|id| *id == waiting) {
+                        self.finish(now, &waiting);
+                    }
+                }
+            }
         }
         Ok(())
     }

@@ -9,10 +9,12 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use super::super::call::{CallRequest, CloudError};
+use super::super::catalogue;
 use super::super::objects::{CloudObject, ExternalNetworkEntry, Marks, ObjectId, ObjectKind, Segment};
 use super::rules::World;
 use super::table::Count;
 use crate::model::ids::OrganizationId;
+use crate::providers::types::{Flavor, Image};
 
 /// How many calls the log remembers: a long simulated history whole, in some tens of megabytes.
 pub const CALL_LOG_MAX: usize = 100_000;
@@ -36,10 +38,12 @@ pub struct Inventory {
     pub subnets: Vec<CloudObject>,
     pub routers: Vec<CloudObject>,
     pub vlans: Vec<UsedVlan>,
-    pub security_groups: Vec<NotYet>,
-    pub servers: Vec<NotYet>,
-    pub ports: Vec<NotYet>,
-    pub floating_ips: Vec<NotYet>,
+    #[serde(default)]
+    pub key_pairs: Vec<CloudObject>,
+    pub security_groups: Vec<CloudObject>,
+    pub servers: Vec<CloudObject>,
+    pub ports: Vec<CloudObject>,
+    pub floating_ips: Vec<CloudObject>,
     pub load_balancers: Vec<NotYet>,
     pub volumes: Vec<NotYet>,
     pub catalogue: Catalogue,
@@ -50,6 +54,10 @@ pub struct Inventory {
 #[serde(rename_all = "camelCase")]
 pub struct Catalogue {
     pub external_networks: Vec<ExternalNetworkEntry>,
+    #[serde(default)]
+    pub flavors: Vec<Flavor>,
+    #[serde(default)]
+    pub images: Vec<Image>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,7 +82,16 @@ impl Inventory {
             vlans: vlans
                 .map(|(segment, network)| UsedVlan { segment: segment.clone(), network: network.clone() })
                 .collect(),
-            catalogue: Catalogue { external_networks: world.external_networks.clone() },
+            key_pairs: all(ObjectKind::KeyPair),
+            security_groups: all(ObjectKind::SecurityGroup),
+            servers: all(ObjectKind::Server),
+            ports: all(ObjectKind::Port),
+            floating_ips: all(ObjectKind::FloatingIp),
+            catalogue: Catalogue {
+                external_networks: world.external_networks.clone(),
+                flavors: catalogue::flavors().to_vec(),
+                images: catalogue::images().to_vec(),
+            },
             ..Self::default()
         }
     }

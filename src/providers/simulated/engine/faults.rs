@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::super::call::{Call, CallRequest, CloudError};
+use super::super::call::{Call, CallRequest, CloudError, ServerAction};
+use super::super::objects::ObjectKind;
 use crate::model::ids::OrganizationId;
 
 /// How many faults can be in force. Every call tries each of them, and no scenario needs more than a few.
@@ -62,7 +63,8 @@ pub enum PartialForm {
     Unfinished,
     /// The object is there, in its error state.
     Errored,
-    /// The object is there and active, without its options: no VLAN, no pool, no name servers, no gateway, no tags.
+    /// The object is there and active, without its options: no VLAN, no pool, no name servers, no gateway, no groups,
+    /// no tags.
     Incomplete,
 }
 
@@ -96,6 +98,10 @@ pub enum Effect {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         for_ms: Option<u64>,
     },
+    /// A server is accepted and goes to its error state instead of booting.
+    FailedBoot,
+    /// A rebuild is accepted and ends in the error state.
+    FailedRebuild,
     /// A delete is accepted and stays `deleting`, for a while or until it is released.
     StuckDelete {
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -105,9 +111,13 @@ pub enum Effect {
 
 impl Effect {
     /// A fault is not used up by a call that it cannot happen to.
-    const fn can_happen_to(&self, call: &Call) -> bool {
+    fn can_happen_to(&self, call: &Call) -> bool {
         match self {
             Self::PartialCreate { .. } | Self::StuckCreate { .. } => matches!(call, Call::Create { .. }),
+            Self::FailedBoot => {
+                matches!(call, Call::Create { object } if object.body.kind() == ObjectKind::Server)
+            }
+            Self::FailedRebuild => matches!(call, Call::Act { action: ServerAction::Rebuild { .. }, .. }),
             Self::StuckDelete { .. } => matches!(call, Call::Delete { .. }),
             Self::Stale { .. } => matches!(call, Call::Find { .. } | Call::List { .. }),
             Self::LostAnswer { .. } => call.is_mutating(),

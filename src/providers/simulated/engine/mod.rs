@@ -6,13 +6,15 @@
 //! ```
 //!
 //! A call is admitted and performed in two steps because a slow call must act on what is there when it acts, not
-//! when it came. Waiting is left to the face, which has the runtime's clock. [`rules`] is the cloud in good health,
-//! [`faults`] what goes wrong on order, [`backdoor`] what happens without a call, [`books`] what can be compared.
+//! when it came. Waiting is left to the face, which has the runtime's clock. [`rules`] is the cloud in good health and
+//! [`servers`] the life of a machine in it, [`faults`] what goes wrong on order, [`backdoor`] what happens without a call, [`books`] what can be compared.
 
 pub mod backdoor;
 pub mod books;
 pub mod faults;
 mod rules;
+mod servers;
+pub mod settings;
 mod table;
 #[cfg(test)]
 mod tests;
@@ -23,12 +25,15 @@ use std::time::Duration;
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::call::{Answer, Call, CallRequest, Caller, CloudError};
-use super::objects::{Body, ExternalNetworkEntry, NewObject, ObjectId, ObjectState};
+use super::call::{Answer, Call, CallRequest, Caller, CloudError, ServerAction};
+use super::objects::{
+    Becomes, Body, CloudObject, ExternalNetworkEntry, NewObject, ObjectId, ObjectState, Pending, PortOptions,
+};
 use backdoor::BackdoorChange;
 use books::{CallLog, Counters, Creation, Creations, Inventory, LoggedCall};
 use faults::{Effect, Fate, Fault, FaultBook, PartialForm};
 use rules::World;
+use settings::EngineSettings;
 use table::Table;
 pub use table::{Count, TableChange};
 
@@ -70,27 +75,9 @@ pub struct JournalLine {
 #[serde(rename_all = "camelCase")]
 pub struct Remainder {
     epochs: BTreeMap<String, u64>,
-    stuck: BTreeMap<ObjectId, Stuck>,
     external_networks: Vec<ExternalNetworkEntry>,
     counters: Counters,
     random_state: u64,
-}
-
-/// An object that waits to be finished.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Stuck {
-    becomes: Becomes,
-    /// Absent: until it is released.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    until: Option<Timestamp>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-enum Becomes {
-    Active,
-    Gone,
 }
 
 /// One cloud.
@@ -100,7 +87,6 @@ pub struct SimulatedCloud {
     log: CallLog,
     /// The newest epoch that each caller was seen with.
     epochs: BTreeMap<String, u64>,
-    stuck: BTreeMap<ObjectId, Stuck>,
     /// Mutating calls that the journal has not had yet.
     unwritten: Vec<LoggedCall>,
 }
@@ -125,39 +111,36 @@ impl SimulatedCloud {
                 table: Table::new(),
                 external_networks: default_external_networks(),
                 random: fastrand::Rng::with_seed(seed),
+                settings: EngineSettings::default(),
             },
             faults: FaultBook::new(fastrand::Rng::with_seed(seed ^ FAULT_SEED)),
             log: CallLog::default(),
             epochs: BTreeMap::new(),
-            stuck: BTreeMap::new(),
             unwritten: Vec::new(),
         }
     }
 
+    /// Behaves so from now on. Not part of the journal: whoever starts the cloud says how it is to be.
+    pub const fn configure(&mut self, settings: EngineSettings) {
+        self.world.settings = settings;
+    }
+
     /// Does a call as the cloud in good health does it: no fault, no log, no delay.
     pub fn apply(&mut self, now: Timestamp, call: &Call) -> Result<Answer, CloudError> {
-        self.settle(now);
+        self.world.settle(now);
         self.world.apply(now, call)
     }
 
     /// Draws what will happen to a call that has come in.
     pub fn admit(&mut self, request: &CallRequest) -> Fate {
-        let marked = match &request.call {
-            Call::Get { kind, id } | Call::Update { kind, id, .. } | Call::Delete { kind, id } => {
-                self.world.table.get(*kind, id)
-            }
-            Call::AttachInterface { router, .. } | Call::DetachInterface { router, .. } => {
-                self.world.table.by_id(router)
-            }
-            Call::Find { .. } | Call::List { .. } | Call::ListExternalNetworks | Call::Create { .. } => None,
-        };
+        let marked = request.call.named().and_then(|id| self.world.table.by_id(id));
         let marked = marked.and_then(|object| object.marks).map(|marks| marks.id.to_string());
         self.faults.draw(request, marked.as_deref())
     }
 
     /// Does what a call asks, in the way that its fate has it.
     pub fn perform(&mut self, now: Timestamp, request: &CallRequest, effect: Option<&Effect>) -> Outcome {
-        self.settle(now);
+        self.world.settle(now);
         let (outcome, applied) = match self.fence(&request.caller, request.call.is_mutating()) {
             Err(error) => (Outcome { result: Err(error), sending: Sending::AtOnce }, false),
             Ok(()) => self.perform_unfenced(now, &request.call, effect),
@@ -205,6 +188,13 @@ impl SimulatedCloud {
                 let applied = self.create_partially(now, call, *form).is_ok();
                 (Outcome { result: Err(CloudError::Unavailable), sending: Sending::AtOnce }, applied)
             }
+            Some(Effect::FailedBoot) => at_once(self.create_failing(now, call)),
+            Some(Effect::FailedRebuild) => at_once(match call {
+                Call::Act { server, action: action @ ServerAction::Rebuild { .. } } => {
+                    self.world.act(now, server, *action, true)
+                }
+                other => self.world.apply(now, other),
+            }),
             Some(Effect::StuckCreate { for_ms }) => at_once(self.create_stuck(now, call, *for_ms)),
             Some(Effect::StuckDelete { for_ms }) => at_once(self.delete_stuck(now, call, *for_ms)),
         }
@@ -218,7 +208,7 @@ impl SimulatedCloud {
             PartialForm::Incomplete => self.world.insert(now, &without_options(object), ObjectState::Active)?,
         };
         if form == PartialForm::Unfinished {
-            self.stuck.insert(object.id.clone(), Stuck { becomes: Becomes::Active, until: None });
+            self.stick(now, &object, Becomes::Active, None)?;
         }
         Ok(self.world.created(object))
     }
@@ -226,44 +216,41 @@ impl SimulatedCloud {
     fn create_stuck(&mut self, now: Timestamp, call: &Call, for_ms: Option<u64>) -> Result<Answer, CloudError> {
         let Call::Create { object } = call else { return self.world.apply(now, call) };
         let object = self.world.insert(now, object, ObjectState::Building)?;
-        let stuck = Stuck { becomes: Becomes::Active, until: for_ms.map(|for_ms| later(now, for_ms)) };
-        self.stuck.insert(object.id.clone(), stuck);
+        self.stick(now, &object, Becomes::Active, for_ms)?;
+        Ok(self.world.created(object))
+    }
+
+    fn create_failing(&mut self, now: Timestamp, call: &Call) -> Result<Answer, CloudError> {
+        let Call::Create { object } = call else { return self.world.apply(now, call) };
+        let object = self.world.insert(now, object, ObjectState::Active)?;
+        let boot_ms = u64::try_from(self.world.settings.boot_delay.as_millis()).ok();
+        self.stick(now, &object, Becomes::Error, boot_ms)?;
         Ok(self.world.created(object))
     }
 
     fn delete_stuck(&mut self, now: Timestamp, call: &Call, for_ms: Option<u64>) -> Result<Answer, CloudError> {
         let Call::Delete { kind, id } = call else { return self.world.apply(now, call) };
-        self.world.deletable(*kind, id)?;
+        let object = self.world.deletable(*kind, id)?.clone();
         self.world.alter(now, id, |object| object.state = ObjectState::Deleting)?;
-        let stuck = Stuck { becomes: Becomes::Gone, until: for_ms.map(|for_ms| later(now, for_ms)) };
-        self.stuck.insert(id.clone(), stuck);
+        self.stick(now, &object, Becomes::Gone, for_ms)?;
         Ok(Answer::Done)
     }
 
-    /// Finishes what has been stuck long enough.
-    fn settle(&mut self, now: Timestamp) {
-        let is_due = |stuck: &Stuck| stuck.until.is_some_and(|until| until <= now);
-        let due: Vec<ObjectId> =
-            self.stuck.iter().filter(|(_, stuck)| is_due(stuck)).map(|(id, _)| id.clone()).collect();
-        for id in due {
-            self.finish(now, &id);
-        }
-    }
-
-    fn finish(&mut self, now: Timestamp, id: &ObjectId) {
-        let Some(stuck) = self.stuck.remove(id) else { return };
-        // The object may have gone behind the cloud's own back; then there is nothing left to finish.
-        let Ok(object) = self.world.by_id(id) else { return };
-        let kind = object.kind();
-        match stuck.becomes {
-            Becomes::Gone => self.world.remove_with_parts(now, kind, id),
-            Becomes::Active if object.state == ObjectState::Building => {
-                let mut object = object.clone();
-                object.state = ObjectState::Active;
-                self.world.table.put(now, object);
+    /// Leaves an object as it is, for a while or until it is released. It waits for nothing else meanwhile.
+    fn stick(
+        &mut self,
+        now: Timestamp,
+        object: &CloudObject,
+        becomes: Becomes,
+        for_ms: Option<u64>,
+    ) -> Result<(), CloudError> {
+        let until = for_ms.map(|for_ms| later(now, Duration::from_millis(for_ms)));
+        self.world.alter(now, &object.id, |object| {
+            object.pending = Some(Pending { becomes, until });
+            if let Body::Server(server) = &mut object.body {
+                server.life.queued = false;
             }
-            Becomes::Active => {}
-        }
+        })
     }
 
     pub fn add_faults(&mut self, faults: Vec<Fault>) -> Result<(), CloudError> {
@@ -282,19 +269,13 @@ impl SimulatedCloud {
 
     /// Changes objects behind everybody's back.
     pub fn change_directly(&mut self, now: Timestamp, change: &BackdoorChange) -> Result<(), CloudError> {
-        self.settle(now);
-        if let BackdoorChange::Release { id } = change {
-            let all: Vec<ObjectId> = self.stuck.keys().cloned().collect();
-            for id in all.iter().filter(|stuck| id.as_ref().is_none_or(|id| id == *stuck)) {
-                self.finish(now, id);
-            }
-        }
+        self.world.settle(now);
         self.world.change_directly(now, change)
     }
 
     /// What exists now.
     pub fn inventory(&mut self, now: Timestamp) -> Inventory {
-        self.settle(now);
+        self.world.settle(now);
         Inventory::of(&self.world)
     }
 
@@ -351,7 +332,6 @@ impl SimulatedCloud {
     fn remainder(&self) -> Remainder {
         Remainder {
             epochs: self.epochs.clone(),
-            stuck: self.stuck.clone(),
             external_networks: self.world.external_networks.clone(),
             counters: self.log.counters().clone(),
             random_state: self.world.random.get_seed(),
@@ -379,7 +359,6 @@ impl SimulatedCloud {
         }
         if let Some(remainder) = line.remainder {
             self.epochs = remainder.epochs;
-            self.stuck = remainder.stuck;
             self.world.external_networks = remainder.external_networks;
             self.log.restore_counters(remainder.counters);
             self.world.random = fastrand::Rng::with_seed(remainder.random_state);
@@ -395,8 +374,8 @@ fn at_once(result: Result<Answer, CloudError>) -> (Outcome, bool) {
     (Outcome { result, sending: Sending::AtOnce }, applied)
 }
 
-fn later(now: Timestamp, by_ms: u64) -> Timestamp {
-    now.checked_add(Duration::from_millis(by_ms)).unwrap_or(Timestamp::MAX)
+fn later(now: Timestamp, by: Duration) -> Timestamp {
+    now.checked_add(by).unwrap_or(Timestamp::MAX)
 }
 
 fn without_options(object: &NewObject) -> NewObject {
@@ -410,7 +389,14 @@ fn without_options(object: &NewObject) -> NewObject {
             options.routes.clear();
         }
         Body::Router { external_network, .. } => *external_network = None,
-        Body::Project | Body::User | Body::Credential { .. } => {}
+        Body::Port { options, .. } => *options = PortOptions::default(),
+        Body::Project
+        | Body::User
+        | Body::Credential { .. }
+        | Body::KeyPair { .. }
+        | Body::SecurityGroup { .. }
+        | Body::FloatingIp { .. }
+        | Body::Server(_) => {}
     }
     object
 }

@@ -2,29 +2,44 @@
 //!
 //! Decided after what real clouds do:
 //! - Names are not unique: two creates make two objects.
-//! - A project is refused deletion while it has networks or routers. Users belong to the domain, so neither blocks
+//! - A project is refused deletion while there is anything in it. Users belong to the domain, so neither blocks
 //!   the other.
 //! - Deleting a user revokes its credentials; deleting a network takes its subnets along, unless a router has an
 //!   interface to one, which refuses.
-//! - A router is refused deletion while it has interfaces.
+//! - A router is refused deletion while it has interfaces, a network while it has ports, a security group while a port
+//!   uses it, a port while it has a server. A port has one server and one floating address at most.
+//! - Deleting a server takes a while and leaves its port; a floating address goes with its port.
 //! - What is being deleted takes no new parts, and asking again is fine until it is gone; then it is not found.
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::super::call::{Answer, Call, Change, CloudError, Criteria, PAGE_MAX, Row, Secret};
-use super::super::objects::{Body, CloudObject, ExternalNetworkEntry, NewObject, ObjectId, ObjectKind, ObjectState};
+use super::super::catalogue;
+use super::super::objects::{
+    Body, CloudObject, ExternalNetworkEntry, NewObject, ObjectId, ObjectKind, ObjectState, PortAddress, PortOptions,
+};
+use super::settings::EngineSettings;
 use super::table::Table;
+use crate::model::security_group::{EffectiveRule, implicit_rules};
 
-type Outcome<T = Answer> = Result<T, CloudError>;
+pub type Outcome<T = Answer> = Result<T, CloudError>;
+
+/// Rules of one group, and groups or allowed addresses of one port, at most: more than any client may ask for.
+const PARTS_MAX: usize = 1000;
+
+/// Where floating addresses come from: a range that nobody routes, and large enough for any region we measure.
+const FLOATING: (Ipv4Addr, Ipv4Addr) = (Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::new(198, 19, 255, 254));
 
 /// The objects, the catalogue, and the chance that ids are drawn from.
 pub struct World {
     pub table: Table,
     pub external_networks: Vec<ExternalNetworkEntry>,
     pub random: fastrand::Rng,
+    pub settings: EngineSettings,
 }
 
 fn is_wanted(object: &CloudObject, only: Option<&BTreeSet<Uuid>>) -> bool {
@@ -41,16 +56,29 @@ impl World {
             }
             Call::Get { kind, id } => Ok(Answer::Object { object: Box::new(self.existing(*kind, id)?.clone()) }),
             Call::List { kind, only, after } => {
-                let all = self.table.after(*kind, after.as_ref()).filter(|object| is_wanted(object, only.as_ref()));
-                let objects: Vec<CloudObject> = all.take(PAGE_MAX + 1).cloned().collect();
+                let objects: Vec<CloudObject> = match only {
+                    None => self.table.after(*kind, after.as_ref()).take(PAGE_MAX + 1).cloned().collect(),
+                    Some(only) => {
+                        let marked = self.table.marked(*kind, only).into_iter();
+                        let later = marked.filter(|object| after.as_ref().is_none_or(|after| object.id > *after));
+                        later.take(PAGE_MAX + 1).cloned().collect()
+                    }
+                };
                 Ok(self.page(objects, None))
             }
+            Call::ListFlavors => Ok(Answer::Flavors { flavors: catalogue::flavors().to_vec() }),
+            Call::ListImages => Ok(Answer::Images { images: catalogue::images().to_vec() }),
             Call::ListExternalNetworks => Ok(Answer::ExternalNetworks { networks: self.external_networks.clone() }),
             Call::Create { object } => self.create(now, object),
             Call::Update { kind, id, change } => self.update(now, *kind, id, change),
             Call::Delete { kind, id } => self.delete(now, *kind, id),
             Call::AttachInterface { router, subnet } => self.attach(now, router, subnet),
             Call::DetachInterface { router, subnet } => self.detach(now, router, subnet),
+            Call::AddRule { group, rule } => self.add_rule(now, group, rule),
+            Call::RemoveRule { group, rule } => self.remove_rule(now, group, rule),
+            Call::Act { server, action } => self.act(now, server, *action, false),
+            Call::OpenConsole { server } => self.open_console(server),
+            Call::ReadConsole { server, lines } => self.read_console(server, *lines),
         }
     }
 
@@ -82,19 +110,25 @@ impl World {
     }
 
     fn related(&self, object: &CloudObject, at: Option<Timestamp>) -> Vec<CloudObject> {
-        if object.kind() != ObjectKind::Network {
-            return Vec::new();
-        }
         let find = |kind, criteria: Criteria| match at {
             None => self.table.find(kind, &criteria),
             Some(at) => self.table.find_at(kind, &criteria, at),
         };
-        let mut related = find(ObjectKind::Subnet, Criteria::inside(object.id.clone()));
-        if let Some(marks) = object.marks {
-            let routers = find(ObjectKind::Router, Criteria::marked(marks.id));
-            related.extend(routers.into_iter().filter(|router| router.marks == Some(marks)));
+        let of_same_marks = |kind| {
+            let marked = object.marks.map(|marks| find(kind, Criteria::marked(marks.id)));
+            marked.into_iter().flatten().filter(|other: &CloudObject| other.marks == object.marks)
+        };
+        match object.kind() {
+            ObjectKind::Network => {
+                let mut related = find(ObjectKind::Subnet, Criteria::inside(object.id.clone()));
+                related.extend(of_same_marks(ObjectKind::Router));
+                related
+            }
+            ObjectKind::Server => {
+                of_same_marks(ObjectKind::Port).chain(of_same_marks(ObjectKind::FloatingIp)).collect()
+            }
+            _ => Vec::new(),
         }
-        related
     }
 
     pub fn existing(&self, kind: ObjectKind, id: &ObjectId) -> Outcome<&CloudObject> {
@@ -132,28 +166,90 @@ impl World {
         if let Some((kind, parent)) = new.body.parent() {
             self.usable(kind, parent)?;
         }
-        match &new.body {
-            Body::Network { segment: Some(segment), .. } if self.table.holder_of(segment).is_some() => {
-                let vlan = segment.vlan.0;
-                let reason = format!("VLAN {vlan} is in use on physical network {}", segment.physical_network);
-                return Err(CloudError::conflict(reason));
-            }
-            Body::Router { external_network: Some(external), .. } => self.known_external(external)?,
-            Body::Router { interfaces, .. } if !interfaces.is_empty() => {
-                return Err(CloudError::rejected("interfaces are attached one by one"));
-            }
-            _ => {}
-        }
-        let object = CloudObject {
-            id: self.draw_id(),
+        let (id, mut body) = (self.draw_id(), new.body.clone());
+        self.admit_body(now, &id, &mut body)?;
+        let mut object = CloudObject {
+            id,
             name: new.name.clone(),
             marks: new.marks,
             state,
+            pending: None,
             tags: new.tags.clone(),
-            body: new.body.clone(),
+            body,
         };
+        if let (Some(server), ObjectState::Active) = (object.server(), state) {
+            object.pending = (!server.life.queued).then(|| self.boot(now));
+            object.state = ObjectState::Building;
+        }
         self.table.put(now, object.clone());
         Ok(object)
+    }
+
+    /// Refuses what cannot be, and fills in what the cloud decides.
+    fn admit_body(&self, now: Timestamp, id: &ObjectId, body: &mut Body) -> Outcome<()> {
+        match body {
+            Body::Network { segment: Some(segment), .. } if self.table.holder_of(segment).is_some() => {
+                let vlan = segment.vlan.0;
+                let reason = format!("VLAN {vlan} is in use on physical network {}", segment.physical_network);
+                Err(CloudError::conflict(reason))
+            }
+            Body::Router { external_network: Some(external), .. } => self.known_external(external),
+            Body::Router { interfaces, .. } if !interfaces.is_empty() => {
+                Err(CloudError::rejected("interfaces are attached one by one"))
+            }
+            Body::SecurityGroup { rules, .. } => {
+                *rules = BTreeSet::from(implicit_rules());
+                Ok(())
+            }
+            Body::Port { network, options, address } => {
+                self.within_quota(ObjectKind::Port, self.settings.ports_max)?;
+                self.known_groups(options)?;
+                *address = Some(PortAddress { ip: self.free_in(network)?, mac: mac_of(id) });
+                Ok(())
+            }
+            Body::FloatingIp { port, external_network, address } => {
+                self.known_external(external_network)?;
+                if self.table.has_inside(ObjectKind::FloatingIp, port) {
+                    return Err(CloudError::conflict("the port has a floating address already"));
+                }
+                *address = self.table.free_address(&None, FLOATING.0, FLOATING.1);
+                address.map(|_| ()).ok_or_else(|| CloudError::conflict("no address is left"))
+            }
+            Body::Server(server) => {
+                self.within_quota(ObjectKind::Server, self.settings.servers_max)?;
+                self.admit_server(now, server)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn within_quota(&self, kind: ObjectKind, max: Option<u32>) -> Outcome<()> {
+        let full = max.is_some_and(|max| self.table.count(kind) >= usize::try_from(max).unwrap_or(usize::MAX));
+        if full { Err(CloudError::Quota) } else { Ok(()) }
+    }
+
+    fn known_groups(&self, options: &PortOptions) -> Outcome<()> {
+        if options.security_groups.len().max(options.allowed_addresses.len()) > PARTS_MAX {
+            return Err(CloudError::rejected("too many parts"));
+        }
+        options.security_groups.iter().try_for_each(|id| self.usable(ObjectKind::SecurityGroup, id).map(|_| ()))
+    }
+
+    /// An address of the network's subnet: from its pool or, without one, from what lies behind its gateway.
+    fn free_in(&self, network: &ObjectId) -> Outcome<Ipv4Addr> {
+        let subnets = self.table.find(ObjectKind::Subnet, &Criteria::inside(network.clone()));
+        let Some(Body::Subnet { cidr, options, .. }) = subnets.into_iter().next().map(|subnet| subnet.body) else {
+            return Err(CloudError::conflict("the network has no subnet"));
+        };
+        let (first, last) = match options.pool {
+            Some(pool) => (pool.start, pool.end),
+            None => (
+                Ipv4Addr::from(u32::from(options.gateway).saturating_add(1)),
+                Ipv4Addr::from(u32::from(cidr.broadcast()).saturating_sub(1)),
+            ),
+        };
+        let free = self.table.free_address(&Some(network.clone()), first, last);
+        free.ok_or_else(|| CloudError::conflict("no address is left"))
     }
 
     fn draw_id(&mut self) -> ObjectId {
@@ -181,7 +277,15 @@ impl World {
                 self.known_external(wanted)?;
                 *external_network = Some(wanted.clone());
             }
-            (Change::Subnet { .. } | Change::Gateway { .. }, _) => {
+            (Change::Port { options: wanted }, Body::Port { options, .. }) => {
+                self.known_groups(wanted)?;
+                options.clone_from(wanted);
+            }
+            (Change::Connection { port }, Body::Server(server)) => {
+                self.free_port(port)?;
+                server.port.clone_from(port);
+            }
+            (Change::Subnet { .. } | Change::Gateway { .. } | Change::Port { .. } | Change::Connection { .. }, _) => {
                 return Err(CloudError::rejected("this kind of object has no such part"));
             }
         }
@@ -191,8 +295,10 @@ impl World {
 
     fn delete(&mut self, now: Timestamp, kind: ObjectKind, id: &ObjectId) -> Outcome {
         let object = self.deletable(kind, id)?;
-        if object.state != ObjectState::Deleting {
-            self.remove_with_parts(now, kind, id);
+        match (object.state, kind) {
+            (ObjectState::Deleting, _) => {}
+            (_, ObjectKind::Server) => self.begin_deletion(now, id)?,
+            _ => self.remove_with_parts(now, kind, id),
         }
         Ok(Answer::Done)
     }
@@ -200,42 +306,93 @@ impl World {
     /// The object, if nothing forbids its deletion now.
     pub fn deletable(&self, kind: ObjectKind, id: &ObjectId) -> Outcome<&CloudObject> {
         let object = self.existing(kind, id)?;
+        let has_inside = |kind| self.table.has_inside(kind, id);
+        let is_used = |id| !self.table.users_of(id).is_empty();
         let refused = match kind {
-            ObjectKind::Project => {
-                let inside = |kind| !self.table.find(kind, &Criteria::inside(id.clone())).is_empty();
-                inside(ObjectKind::Network) || inside(ObjectKind::Router)
-            }
+            ObjectKind::Project => PARTS_OF_PROJECT.into_iter().any(has_inside),
             ObjectKind::Network => {
                 let subnets = self.table.find(ObjectKind::Subnet, &Criteria::inside(id.clone()));
-                subnets.iter().any(|subnet| !self.table.attached_to(&subnet.id).is_empty())
+                has_inside(ObjectKind::Port) || subnets.iter().any(|subnet| is_used(&subnet.id))
             }
-            ObjectKind::Subnet => !self.table.attached_to(id).is_empty(),
+            ObjectKind::Subnet => {
+                let has_ports = |(_, network): (_, &ObjectId)| self.table.has_inside(ObjectKind::Port, network);
+                is_used(id) || object.body.parent().is_some_and(has_ports)
+            }
+            ObjectKind::SecurityGroup | ObjectKind::Port => is_used(id),
             ObjectKind::Router => object.interfaces().next().is_some(),
-            ObjectKind::User | ObjectKind::Credential => false,
+            ObjectKind::User
+            | ObjectKind::Credential
+            | ObjectKind::KeyPair
+            | ObjectKind::FloatingIp
+            | ObjectKind::Server => false,
         };
         if refused { Err(CloudError::conflict("it is in use")) } else { Ok(object) }
     }
 
-    /// Removes an object and what cannot be without it.
+    /// Removes an object and what cannot be without it, and takes it from those who use it.
     pub fn remove_with_parts(&mut self, now: Timestamp, kind: ObjectKind, id: &ObjectId) {
         let parts: &[ObjectKind] = match kind {
-            ObjectKind::Project => &[ObjectKind::Router, ObjectKind::Network],
-            ObjectKind::User => &[ObjectKind::Credential],
-            ObjectKind::Network => &[ObjectKind::Subnet],
-            ObjectKind::Subnet => {
-                for router in self.table.attached_to(id) {
-                    self.drop_interface(now, &router, id);
-                }
-                &[]
-            }
-            ObjectKind::Credential | ObjectKind::Router => &[],
+            ObjectKind::Project => &PARTS_OF_PROJECT,
+            ObjectKind::User => &[ObjectKind::Credential, ObjectKind::KeyPair],
+            ObjectKind::Network => &[ObjectKind::Port, ObjectKind::Subnet],
+            ObjectKind::Port => &[ObjectKind::FloatingIp],
+            _ => &[],
         };
         for part in parts {
-            for object in self.table.find(*part, &Criteria::inside(id.clone())) {
-                self.remove_with_parts(now, *part, &object.id);
+            // A find is bounded; what is inside may be more.
+            while self.table.has_inside(*part, id) {
+                for object in self.table.find(*part, &Criteria::inside(id.clone())) {
+                    self.remove_with_parts(now, *part, &object.id);
+                }
             }
         }
+        for user in self.table.users_of(id) {
+            self.take_from(now, &user, id);
+        }
         self.table.remove(now, kind, id);
+        if kind == ObjectKind::Server {
+            self.serve_queue(now);
+        }
+    }
+
+    /// A server keeps the id of a port that is gone, as a machine keeps a socket without a cable.
+    pub fn take_from(&mut self, now: Timestamp, user: &ObjectId, used: &ObjectId) {
+        let Some(object) = self.table.by_id(user) else { return };
+        let mut object = object.clone();
+        match &mut object.body {
+            Body::Router { interfaces, .. } => interfaces.remove(used),
+            Body::Port { options, .. } => options.security_groups.remove(used),
+            _ => return,
+        };
+        self.table.put(now, object);
+    }
+
+    fn add_rule(&mut self, now: Timestamp, group: &ObjectId, rule: &EffectiveRule) -> Outcome {
+        self.existing(ObjectKind::SecurityGroup, group)?;
+        let mut object = self.usable(ObjectKind::SecurityGroup, group)?.clone();
+        if let Body::SecurityGroup { rules, .. } = &mut object.body {
+            if rules.len() >= PARTS_MAX {
+                return Err(CloudError::Quota);
+            }
+            if !rules.insert(*rule) {
+                return Err(CloudError::conflict("the rule is there already"));
+            }
+        }
+        self.table.put(now, object.clone());
+        Ok(Answer::Object { object: Box::new(object) })
+    }
+
+    pub fn remove_rule(&mut self, now: Timestamp, group: &ObjectId, rule: &EffectiveRule) -> Outcome {
+        let mut object = self.existing(ObjectKind::SecurityGroup, group)?.clone();
+        let removed = match &mut object.body {
+            Body::SecurityGroup { rules, .. } => rules.remove(rule),
+            _ => false,
+        };
+        if !removed {
+            return Err(CloudError::NotFound);
+        }
+        self.table.put(now, object);
+        Ok(Answer::Done)
     }
 
     fn attach(&mut self, now: Timestamp, router: &ObjectId, subnet: &ObjectId) -> Outcome {
@@ -243,7 +400,7 @@ impl World {
         self.usable(ObjectKind::Subnet, subnet)?;
         let mut object = self.existing(ObjectKind::Router, router)?.clone();
         self.usable(ObjectKind::Router, router)?;
-        if !self.table.attached_to(subnet).is_empty() {
+        if !self.table.users_of(subnet).is_empty() {
             return Err(CloudError::conflict("the subnet's gateway address is taken"));
         }
         if let Body::Router { interfaces, .. } = &mut object.body {
@@ -258,18 +415,23 @@ impl World {
         if !object.interfaces().any(|attached| attached == subnet) {
             return Err(CloudError::NotFound);
         }
-        self.drop_interface(now, router, subnet);
+        self.take_from(now, router, subnet);
         Ok(Answer::Done)
     }
+}
 
-    pub fn drop_interface(&mut self, now: Timestamp, router: &ObjectId, subnet: &ObjectId) {
-        let Some(object) = self.table.get(ObjectKind::Router, router) else { return };
-        let mut object = object.clone();
-        if let Body::Router { interfaces, .. } = &mut object.body {
-            interfaces.remove(subnet);
-        }
-        self.table.put(now, object);
-    }
+/// What is inside of a project, users before what they use.
+const PARTS_OF_PROJECT: [ObjectKind; 4] =
+    [ObjectKind::Server, ObjectKind::Router, ObjectKind::Network, ObjectKind::SecurityGroup];
+
+/// From the id, which nobody else has, in the range that is nobody's.
+fn mac_of(id: &ObjectId) -> String {
+    let digits: Vec<char> = id.0.chars().filter(char::is_ascii_hexdigit).take(10).collect();
+    digits.chunks(2).fold("02".to_owned(), |mut mac, pair| {
+        mac.push(':');
+        mac.extend(pair);
+        mac
+    })
 }
 
 fn checked(criteria: &Criteria) -> Outcome<()> {

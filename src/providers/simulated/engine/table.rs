@@ -5,13 +5,14 @@
 //! answer is today's answer with the changes since then undone, and costs nothing while nobody asks for one.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::Ipv4Addr;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::super::call::{Criteria, PAGE_MAX};
-use super::super::objects::{CloudObject, Marks, ObjectId, ObjectKind, Segment};
+use super::super::objects::{Body, CloudObject, Marks, ObjectId, ObjectKind, Segment};
 
 /// How many changes back a stale answer can reach. More than a minute of the busiest simulation; beyond that the
 /// oldest known state is shown, which is staleness enough.
@@ -22,6 +23,9 @@ const PAST_MAX: usize = 20_000;
 const CREATIONS_MAX: usize = 1_000_000;
 
 pub type ObjectKey = (ObjectKind, ObjectId);
+
+/// Where an address means something: inside a network or, without one, everywhere.
+pub type AddressScope = Option<ObjectId>;
 
 /// One change of the table, in the form that the journal keeps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -53,9 +57,17 @@ pub struct Table {
     by_name: BTreeSet<(ObjectKind, String, ObjectId)>,
     by_mark: BTreeSet<(ObjectKind, Uuid, ObjectId)>,
     by_parent: BTreeSet<(ObjectKind, ObjectId, ObjectId)>,
-    /// (subnet, router)
-    by_interface: BTreeSet<(ObjectId, ObjectId)>,
+    /// (what is used, who uses it): subnets and routers, security groups and ports, ports and servers.
+    by_use: BTreeSet<(ObjectId, ObjectId)>,
     segments: BTreeMap<Segment, ObjectId>,
+    addresses: BTreeSet<(AddressScope, Ipv4Addr)>,
+    /// Physical machines that a server has.
+    hosts: BTreeSet<String>,
+    /// Servers that wait for a physical machine, by since when.
+    queue: BTreeSet<(Timestamp, ObjectId)>,
+    /// Objects that wait for something, by when it is due: never, for what has to be released.
+    due: BTreeSet<(Timestamp, ObjectId)>,
+    counts: BTreeMap<ObjectKind, usize>,
     past: VecDeque<Past>,
     creations: BTreeMap<(ObjectKind, Marks), Count>,
     creations_complete: bool,
@@ -153,13 +165,70 @@ impl Table {
         undone
     }
 
-    /// The routers that have an interface to a subnet.
-    pub fn attached_to(&self, subnet: &ObjectId) -> Vec<ObjectId> {
-        self.by_interface
-            .range((subnet.clone(), ObjectId(String::new()))..)
-            .take_while(|entry| entry.0 == *subnet)
+    /// Those of a kind that are marked with one of these ids, in the order of the cloud's.
+    pub fn marked(&self, kind: ObjectKind, marks: &BTreeSet<Uuid>) -> Vec<&CloudObject> {
+        let ids = marks.iter().flat_map(|mark| self.candidates(kind, &Criteria::marked(*mark)));
+        let mut found: Vec<&CloudObject> = ids.filter_map(|id| self.get(kind, id)).collect();
+        found.sort_unstable_by(|one, other| one.id.cmp(&other.id));
+        found
+    }
+
+    pub fn has_inside(&self, kind: ObjectKind, parent: &ObjectId) -> bool {
+        self.candidates(kind, &Criteria::inside(parent.clone())).next().is_some()
+    }
+
+    pub fn has_named(&self, kind: ObjectKind, name: &str) -> bool {
+        self.candidates(kind, &Criteria { name: Some(name.to_owned()), ..Criteria::default() }).next().is_some()
+    }
+
+    pub fn count(&self, kind: ObjectKind) -> usize {
+        self.counts.get(&kind).copied().unwrap_or_default()
+    }
+
+    /// Those who use an object without being inside of it.
+    pub fn users_of(&self, used: &ObjectId) -> Vec<ObjectId> {
+        self.by_use
+            .range((used.clone(), ObjectId(String::new()))..)
+            .take_while(|entry| entry.0 == *used)
             .map(|entry| entry.1.clone())
             .collect()
+    }
+
+    pub fn is_occupied(&self, host: &str) -> bool {
+        self.hosts.contains(host)
+    }
+
+    pub fn first_queued(&self) -> Option<&ObjectId> {
+        self.queue.first().map(|(_, id)| id)
+    }
+
+    pub fn first_due(&self, now: Timestamp) -> Option<&ObjectId> {
+        self.due.first().filter(|(due, _)| *due <= now && *due != Timestamp::MAX).map(|(_, id)| id)
+    }
+
+    /// Everything that waits for something.
+    pub fn waiting(&self) -> Vec<ObjectId> {
+        self.due.iter().map(|(_, id)| id.clone()).collect()
+    }
+
+    /// An address that nobody has: the one after the highest that somebody has or, at the end, the first in a gap.
+    pub fn free_address(&self, scope: &AddressScope, first: Ipv4Addr, last: Ipv4Addr) -> Option<Ipv4Addr> {
+        let mut taken = self.addresses.range((scope.clone(), first)..=(scope.clone(), last)).map(|(_, taken)| *taken);
+        let next = |address: Ipv4Addr| Ipv4Addr::from(u32::from(address).saturating_add(1));
+        match taken.next_back() {
+            None => Some(first).filter(|first| *first <= last),
+            Some(highest) if highest < last => Some(next(highest)),
+            Some(_) => {
+                let mut candidate = first;
+                for address in taken {
+                    if address != candidate {
+                        break;
+                    }
+                    candidate = next(candidate);
+                }
+                Some(candidate).filter(|candidate| *candidate < last)
+            }
+        }
     }
 
     pub fn holder_of(&self, segment: &Segment) -> Option<&ObjectId> {
@@ -237,12 +306,17 @@ impl Table {
         if let Some((_, parent)) = object.body.parent() {
             self.by_parent.insert((kind, parent.clone(), id.clone()));
         }
-        for subnet in object.interfaces() {
-            self.by_interface.insert((subnet.clone(), id.clone()));
+        for used in object.uses() {
+            self.by_use.insert((used.clone(), id.clone()));
         }
         if let Some(segment) = object.segment() {
             self.segments.insert(segment.clone(), id.clone());
         }
+        self.addresses.extend(address(object));
+        self.hosts.extend(object.server().and_then(|server| server.host.clone()));
+        self.queue.extend(place_in_queue(object));
+        self.due.extend(due(object));
+        *self.counts.entry(kind).or_default() += 1;
     }
 
     fn unindex(&mut self, object: &CloudObject) {
@@ -254,11 +328,44 @@ impl Table {
         if let Some((_, parent)) = object.body.parent() {
             self.by_parent.remove(&(kind, parent.clone(), id.clone()));
         }
-        for subnet in object.interfaces() {
-            self.by_interface.remove(&(subnet.clone(), id.clone()));
+        for used in object.uses() {
+            self.by_use.remove(&(used.clone(), id.clone()));
         }
         if let Some(segment) = object.segment() {
             self.segments.remove(segment);
         }
+        if let Some(address) = address(object) {
+            self.addresses.remove(&address);
+        }
+        if let Some(host) = object.server().and_then(|server| server.host.as_ref()) {
+            self.hosts.remove(host);
+        }
+        if let Some(place) = place_in_queue(object) {
+            self.queue.remove(&place);
+        }
+        if let Some(due) = due(object) {
+            self.due.remove(&due);
+        }
+        if let Some(count) = self.counts.get_mut(&kind) {
+            *count -= 1;
+        }
     }
+}
+
+fn address(object: &CloudObject) -> Option<(AddressScope, Ipv4Addr)> {
+    match &object.body {
+        Body::Port { network, address: Some(address), .. } => Some((Some(network.clone()), address.ip)),
+        Body::FloatingIp { address: Some(address), .. } => Some((None, *address)),
+        _ => None,
+    }
+}
+
+fn place_in_queue(object: &CloudObject) -> Option<(Timestamp, ObjectId)> {
+    let server = object.server().filter(|server| server.life.queued)?;
+    Some((server.life.created, object.id.clone()))
+}
+
+fn due(object: &CloudObject) -> Option<(Timestamp, ObjectId)> {
+    let pending = object.pending?;
+    Some((pending.until.unwrap_or(Timestamp::MAX), object.id.clone()))
 }

@@ -2,20 +2,23 @@
 //!
 //! ```text
 //!   look ─▶ project ─▶ user ─▶ credentials: keep the one on record, revoke all others, issue if none is left
+//!             │                └▶ key pair: generate if none is on record, then register what is on record
 //!             └── each noted in the ledger before the next is begun ──┘
 //! ```
 //!
 //! A project or user that a lost answer left behind is found by its marks and adopted. A credential cannot be: its
-//! secret was in the answer. So it is revoked, and another one issued.
+//! secret was in the answer. So it is revoked, and another one issued. A key pair is ours from the beginning: its
+//! private half is on record, sealed, before the cloud hears of the public one.
 
 use std::collections::BTreeMap;
 
 use super::super::call::{Call, Change, Criteria};
 use super::super::objects::{Body, CloudObject, Marks, NewObject, ObjectId, ObjectKind, ObjectState};
 use super::session::{Session, at_most_one};
-use crate::model::identity::{Credential, IdentityDetail};
-use crate::model::ids::{ProviderProjectId, ProviderUserId};
+use crate::model::identity::{Credential, IdentityDetail, KeyPair};
+use crate::model::ids::{IdentityId, ProviderProjectId, ProviderUserId};
 use crate::model::record::Document;
+use crate::providers::ssh_key_pair::SshKeyPair;
 use crate::providers::{Deletion, IdentityRequest, Observed, ProviderError, ProviderResult, Sequence};
 
 /// What the cloud holds of a principal.
@@ -24,11 +27,12 @@ struct View {
     projects: Vec<CloudObject>,
     users: Vec<CloudObject>,
     credentials: Vec<CloudObject>,
+    key_pairs: Vec<CloudObject>,
 }
 
 impl View {
     fn is_empty(&self) -> bool {
-        self.projects.is_empty() && self.users.is_empty() && self.credentials.is_empty()
+        self.projects.is_empty() && self.users.is_empty() && self.credentials.is_empty() && self.key_pairs.is_empty()
     }
 }
 
@@ -37,19 +41,16 @@ const fn marks(request: &IdentityRequest) -> Marks {
 }
 
 /// The name of everything that belongs to the principal. For people to read: nothing is found by it.
-fn name(request: &IdentityRequest) -> String {
-    format!("regent-identity-{}", request.id)
+fn name(id: IdentityId) -> String {
+    format!("regent-identity-{id}")
 }
 
 fn tags(request: &IdentityRequest) -> BTreeMap<String, String> {
-    BTreeMap::from([
-        ("organization".to_owned(), request.organization.to_string()),
-        ("project".to_owned(), request.project.to_string()),
-    ])
+    super::tags(request.organization, request.project)
 }
 
 fn new_object(request: &IdentityRequest, body: Body) -> NewObject {
-    NewObject { name: name(request), marks: Some(marks(request)), tags: tags(request), body }
+    NewObject { name: name(request.id), marks: Some(marks(request)), tags: tags(request), body }
 }
 
 fn is_recorded(request: &IdentityRequest, object: &CloudObject) -> bool {
@@ -61,7 +62,7 @@ impl Session<'_> {
     pub async fn converge_identity(&self, request: &IdentityRequest) -> ProviderResult<Observed<IdentityDetail>> {
         let mut detail = request.detail.clone();
         let view = self.look_at_identity(request, &detail).await?;
-        let credentials = view.credentials;
+        let (credentials, key_pairs) = (view.credentials, view.key_pairs);
 
         let project = self.converge_project(request, at_most_one(view.projects, "project")?).await?;
         let project = Some(ProviderProjectId(project.id.0));
@@ -78,6 +79,7 @@ impl Session<'_> {
         }
 
         self.converge_credential(request, &user.id, credentials, &mut detail).await?;
+        self.converge_key_pair(request, &user.id, key_pairs, &mut detail).await?;
         Ok(Observed { sequence: view.sequence, fact: detail })
     }
 
@@ -88,14 +90,15 @@ impl Session<'_> {
         let user = detail.user.as_ref().map(|id| ObjectId(id.0.clone()));
         let projects = self.find_own(ObjectKind::Project, marks, project.as_ref()).await?;
         let users = self.find_own(ObjectKind::User, marks, user.as_ref()).await?.fact;
-        let mut credentials = Vec::new();
+        let (mut credentials, mut key_pairs) = (Vec::new(), Vec::new());
         for user in &users {
+            key_pairs.extend(self.find(ObjectKind::KeyPair, Criteria::inside(user.id.clone())).await?.fact);
             credentials.extend(self.find(ObjectKind::Credential, Criteria::inside(user.id.clone())).await?.fact);
         }
         if let Some(recorded) = &detail.credential {
             self.add_known(ObjectKind::Credential, &ObjectId(recorded.id.clone()), marks, &mut credentials).await?;
         }
-        Ok(View { sequence: projects.sequence, projects: projects.fact, users, credentials })
+        Ok(View { sequence: projects.sequence, projects: projects.fact, users, credentials, key_pairs })
     }
 
     async fn converge_project(
@@ -181,10 +184,49 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// A key that is registered and is not the one on record is somebody else's, or one whose record was lost: nobody
+    /// is to get in with it.
+    async fn converge_key_pair(
+        &self,
+        request: &IdentityRequest,
+        user: &ObjectId,
+        listed: Vec<CloudObject>,
+        detail: &mut IdentityDetail,
+    ) -> ProviderResult<()> {
+        let public_key = match &detail.key_pair {
+            Some(pair) => pair.public_key.clone(),
+            None => {
+                let unavailable = |_| ProviderError::Unavailable("no randomness for a key".to_owned());
+                let pair = SshKeyPair::generate(&name(request.id)).map_err(unavailable)?;
+                let private_key = self.context.ledger.seal(&pair.private_key)?;
+                detail.key_pair = Some(KeyPair { public_key: pair.public_key.clone(), private_key });
+                self.context.ledger.note(Document::of(detail)).await?;
+                pair.public_key
+            }
+        };
+        let wanted = Body::KeyPair { user: user.clone(), public_key };
+        let is_kept = |key: &CloudObject| key.state != ObjectState::Error && key.body == wanted;
+        for key in listed.iter().filter(|key| !is_kept(key)) {
+            self.take_away(Call::Delete { kind: ObjectKind::KeyPair, id: key.id.clone() }).await?;
+        }
+        let kept = listed.into_iter().find(is_kept);
+        match kept.map(|key| key.state) {
+            Some(ObjectState::Active) => Ok(()),
+            Some(_) => Err(ProviderError::Conflict("the key pair is changing".to_owned())),
+            None => self.change(Call::Create { object: new_object(request, wanted) }).await.map(|_| ()),
+        }
+    }
+
+    /// The name under which servers are given the principal's key.
+    pub async fn key_name_of(&self, identity: IdentityId) -> ProviderResult<String> {
+        let found = self.find(ObjectKind::KeyPair, Criteria::marked(identity.0)).await?.fact;
+        found.into_iter().next().map(|key| key.name).ok_or(ProviderError::PrincipalMissing)
+    }
+
     /// Takes away everything of this incarnation, doubles included, whatever is on record and whatever is missing (B3).
     pub async fn delete_identity(&self, request: &IdentityRequest) -> ProviderResult<Deletion> {
         let view = self.look_at_identity(request, &request.detail).await?;
-        let all = view.credentials.iter().chain(&view.users).chain(&view.projects);
+        let all = view.credentials.iter().chain(&view.key_pairs).chain(&view.users).chain(&view.projects);
         let calls: Vec<Call> = all
             .filter(|object| !is_leaving(object))
             .map(|object| Call::Delete { kind: object.kind(), id: object.id.clone() })

@@ -5,7 +5,9 @@ use uuid::Uuid;
 use super::super::call::{Answer, Call, Row};
 use super::super::objects::{ObjectId, ObjectKind};
 use super::network_plan::{Sighting, fact};
+use super::server_plan::View;
 use super::session::{Session, unexpected};
+use super::{security_group, server_plan};
 use crate::model::ids::{Key, Kind};
 use crate::model::network::NetworkDetail;
 use crate::providers::call::Fact;
@@ -21,6 +23,8 @@ impl Session<'_> {
     ) -> ProviderResult<Observed<Listing<Listed>>> {
         let (object, listed): (_, fn(Row, Sequence) -> Option<Listed>) = match kind {
             Kind::Network => (ObjectKind::Network, listed_network),
+            Kind::SecurityGroup => (ObjectKind::SecurityGroup, listed_security_group),
+            Kind::Server => (ObjectKind::Server, listed_server),
             _ => return Err(ProviderError::Unsupported("lists of this kind")),
         };
         let only = only.map(|ids| ids.iter().copied().collect());
@@ -45,5 +49,33 @@ fn listed_network(row: Row, sequence: Sequence) -> Option<Listed> {
         incarnation: marks.incarnation,
         fingerprint: fact.detail.fingerprint.unwrap_or_default(),
         fact: Fact::Network(Observed { sequence, fact }),
+    })
+}
+
+fn listed_security_group(row: Row, sequence: Sequence) -> Option<Listed> {
+    let marks = row.object.marks?;
+    let fact = security_group::fact(&row.object);
+    Some(Listed {
+        key: Key::new(Kind::SecurityGroup, marks.id),
+        incarnation: marks.incarnation,
+        fingerprint: fact.detail.fingerprint.unwrap_or_default(),
+        fact: Fact::SecurityGroup(Observed { sequence, fact }),
+    })
+}
+
+/// Of several ports the server's own is shown: that there are more is for its actor to find, when it looks.
+fn listed_server(row: Row, sequence: Sequence) -> Option<Listed> {
+    let marks = row.object.marks?;
+    let own = row.object.server()?.port.clone();
+    let (mut ports, mut floating_ips): (Vec<_>, Vec<_>) =
+        row.related.into_iter().partition(|object| object.kind() == ObjectKind::Port);
+    ports.sort_by_key(|port| port.id == own);
+    let view = View { port: ports.pop(), floating_ip: floating_ips.pop(), server: Some(row.object) };
+    let fact = server_plan::fact(&view, None);
+    Some(Listed {
+        key: Key::new(Kind::Server, marks.id),
+        incarnation: marks.incarnation,
+        fingerprint: fact.fingerprint,
+        fact: Fact::Server(Observed { sequence, fact }),
     })
 }

@@ -4,10 +4,11 @@
 //! same id is not ours: a successor must not live on its predecessor's remains, and a late deletion of the
 //! predecessor must not reach its successor. Such remains are left to the sweep for orphans.
 
-use super::super::call::{Call, Change, Criteria};
-use super::super::objects::{Body, CloudObject, ObjectId, ObjectKind, ObjectState, Segment};
+use super::super::call::{Call, Change};
+use super::super::objects::{Body, CloudObject, ObjectId, ObjectKind, Segment};
 use super::network_plan::{self as planning, Sighting, Step};
-use super::session::{Session, at_most_one};
+use super::security_group::removals;
+use super::session::Session;
 use crate::model::region::ProviderNetworks;
 use crate::providers::{Deletion, NetworkFact, NetworkRequest, Observed, ProviderError, ProviderResult};
 
@@ -88,7 +89,7 @@ impl Session<'_> {
         match step {
             Step::Discard(kind, id) => self.take_away(Call::Delete { kind, id }).await,
             Step::CreateNetwork => {
-                let project = self.project_of(request).await?;
+                let project = self.project_of(request.identity).await?;
                 let segment = match provider_networks {
                     Some(networks) => Some(self.claim_segment(networks).await?),
                     None => None,
@@ -109,7 +110,7 @@ impl Session<'_> {
                 self.change(Call::Update { kind: ObjectKind::Subnet, id, change }).await.map(|_| ())
             }
             Step::CreateRouter => {
-                let project = self.project_of(request).await?;
+                let project = self.project_of(request.identity).await?;
                 let external_network = Some(self.way_out().await?);
                 let body = Body::Router { project, external_network, interfaces: std::collections::BTreeSet::new() };
                 known.router = Some(self.create(request, body).await?);
@@ -136,20 +137,6 @@ impl Session<'_> {
         Ok(Segment { physical_network: networks.physical_network.clone(), vlan })
     }
 
-    /// The project of the principal that the network belongs to.
-    async fn project_of(&self, request: &NetworkRequest) -> ProviderResult<ObjectId> {
-        let found = self.find(ObjectKind::Project, Criteria::marked(request.identity.0)).await?.fact;
-        at_most_one(found, "project")?.map(|project| project.id).ok_or(ProviderError::PrincipalMissing)
-    }
-
-    /// The external network that routers lead to: the first that the cloud has (B14).
-    async fn way_out(&self) -> ProviderResult<ObjectId> {
-        let external = self.external_networks().await?.into_iter().next();
-        external
-            .map(|network| network.id)
-            .ok_or_else(|| ProviderError::Rejected("the region has no external network".to_owned()))
-    }
-
     /// Takes away everything of this incarnation, doubles included, each part whether or not the others are there (B5).
     pub async fn delete_network(&self, request: &NetworkRequest) -> ProviderResult<Deletion> {
         let mut known = Known::of(request);
@@ -158,23 +145,20 @@ impl Session<'_> {
             return Ok(Deletion::Absent);
         }
         known.learn(&seen);
-        self.take_all_away(removals(&seen)).await?;
+        self.take_all_away(all_removals(&seen)).await?;
         let left = self.look_at_network(request, &known).await?.fact;
         Ok(if left.is_empty() { Deletion::Absent } else { Deletion::Underway })
     }
 }
 
-/// Interfaces first, then routers, subnets and networks. What the cloud is removing already is not asked for again.
-fn removals(seen: &Sighting) -> Vec<Call> {
+/// Interfaces first, then routers, subnets and networks.
+fn all_removals(seen: &Sighting) -> Vec<Call> {
     let interfaces = seen.routers.iter().flat_map(|router| {
         let detach = |subnet: &ObjectId| Call::DetachInterface { router: router.id.clone(), subnet: subnet.clone() };
         router.interfaces().map(detach).collect::<Vec<Call>>()
     });
     let parts = seen.routers.iter().chain(&seen.subnets).chain(&seen.networks);
-    let deletes = parts
-        .filter(|object| object.state != ObjectState::Deleting)
-        .map(|object| Call::Delete { kind: object.kind(), id: object.id.clone() });
-    interfaces.chain(deletes).collect()
+    interfaces.chain(removals(parts)).collect()
 }
 
 /// A plan makes parts in the order in which they need each other, so what a step needs is known.

@@ -9,14 +9,13 @@
 //! A failed beginning (an object in its error state, or a network without its VLAN) is taken away and made again, but
 //! only while nothing is built on it: from then on it is reported as trouble and left alone.
 
-use std::collections::BTreeMap;
-
 use aws_lc_rs::digest::{SHA256, digest};
 
 use super::super::objects::{
     Body, CloudObject, Marks, NewObject, ObjectId, ObjectKind, ObjectState, Segment, SubnetOptions, SubnetRoute,
 };
 use super::session::at_most_one;
+use super::tags;
 use crate::model::ids::{ProviderNetworkId, ProviderRouterId, ProviderSubnetId};
 use crate::model::network::{NetworkDetail, NetworkSpec};
 use crate::providers::{NetworkFact, NetworkRequest, ProviderError, ProviderResult};
@@ -157,10 +156,7 @@ pub(super) const fn marks(request: &NetworkRequest) -> Marks {
 
 /// A part of the network. The name is for people to read: nothing is found by it.
 pub(super) fn new_object(request: &NetworkRequest, body: Body) -> NewObject {
-    let tags = BTreeMap::from([
-        ("organization".to_owned(), request.organization.to_string()),
-        ("project".to_owned(), request.project.to_string()),
-    ]);
+    let tags = tags(request.organization, request.project);
     NewObject { name: format!("network-{}", request.id), marks: Some(marks(request)), tags, body }
 }
 

@@ -8,7 +8,9 @@ use futures_util::future::BoxFuture;
 use super::super::api::CloudApi;
 use super::super::call::{Answer, Call, CallRequest, Caller, CloudError, Criteria};
 use super::super::objects::{CloudObject, ExternalNetworkEntry, Marks, ObjectId, ObjectKind};
+use crate::model::ids::IdentityId;
 use crate::providers::pool::{Operation, Pool, Service};
+use crate::providers::types::{Flavor, Image};
 use crate::providers::{CallContext, Observed, ProviderError, ProviderResult, Sequence};
 use crate::sabotage::{self, Defect};
 
@@ -157,6 +159,48 @@ impl Session<'_> {
         }
     }
 
+    pub async fn flavors(&self) -> ProviderResult<Vec<Flavor>> {
+        match self.read(Call::ListFlavors).await?.fact {
+            Answer::Flavors { flavors } => Ok(flavors),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub async fn images(&self) -> ProviderResult<Vec<Image>> {
+        match self.read(Call::ListImages).await?.fact {
+            Answer::Images { images } => Ok(images),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// The project of the principal that something belongs to.
+    pub async fn project_of(&self, identity: IdentityId) -> ProviderResult<ObjectId> {
+        let found = self.find(ObjectKind::Project, Criteria::marked(identity.0)).await?.fact;
+        at_most_one(found, "project")?.map(|project| project.id).ok_or(ProviderError::PrincipalMissing)
+    }
+
+    /// The external network that routers and floating addresses lead to: the first that the cloud has (B14).
+    pub async fn way_out(&self) -> ProviderResult<ObjectId> {
+        let external = self.external_networks().await?.into_iter().next();
+        external
+            .map(|network| network.id)
+            .ok_or_else(|| ProviderError::Rejected("the region has no external network".to_owned()))
+    }
+
+    /// Looks at a console, or begins a session with one.
+    pub async fn console(&self, call: Call) -> ProviderResult<String> {
+        let answer = if call.is_mutating() { self.mutate(call).await? } else { self.read(call).await?.fact };
+        match answer {
+            Answer::Console { address: text } | Answer::Shown { text } => Ok(text.0),
+            _ => Err(unexpected()),
+        }
+    }
+
+    /// Gives an order that takes its time.
+    pub async fn order(&self, call: Call) -> ProviderResult<()> {
+        self.mutate(call).await.map(|_| ())
+    }
+
     /// Makes a change whose answer is the object.
     pub async fn change(&self, call: Call) -> ProviderResult<CloudObject> {
         match self.mutate(call).await? {
@@ -174,7 +218,7 @@ impl Session<'_> {
     }
 
     pub async fn attach(&self, router: ObjectId, subnet: ObjectId) -> ProviderResult<()> {
-        self.mutate(Call::AttachInterface { router, subnet }).await.map(|_| ())
+        self.order(Call::AttachInterface { router, subnet }).await
     }
 
     /// Takes something away; that it is gone already is as good.
@@ -209,10 +253,21 @@ const fn service(call: &Call) -> Service {
         | Call::Delete { kind, .. } => *kind,
         Call::Create { object } => object.body.kind(),
         Call::ListExternalNetworks | Call::AttachInterface { .. } | Call::DetachInterface { .. } => ObjectKind::Router,
+        Call::AddRule { .. } | Call::RemoveRule { .. } => ObjectKind::SecurityGroup,
+        Call::ListFlavors | Call::Act { .. } | Call::OpenConsole { .. } | Call::ReadConsole { .. } => {
+            ObjectKind::Server
+        }
+        Call::ListImages => return Service::Image,
     };
     match kind {
         ObjectKind::Project | ObjectKind::User | ObjectKind::Credential => Service::Identity,
-        ObjectKind::Network | ObjectKind::Subnet | ObjectKind::Router => Service::Network,
+        ObjectKind::Network
+        | ObjectKind::Subnet
+        | ObjectKind::Router
+        | ObjectKind::SecurityGroup
+        | ObjectKind::Port
+        | ObjectKind::FloatingIp => Service::Network,
+        ObjectKind::KeyPair | ObjectKind::Server => Service::Compute,
     }
 }
 

@@ -124,7 +124,7 @@ async fn check_whole(store: &dyn Store) -> BTreeSet<u128> {
     let claimed = store.claims().await.expect("readable").iter().map(|one| one.holder.id.as_u128()).collect();
     assert_eq!((&networks, &networks), (&charged, &claimed));
     let usage = store.usage(organization(1)).await.expect("readable");
-    assert_eq!(usage[0].used, networks.len() as u64);
+    assert_eq!(usage[0].used.total(), networks.len() as u64);
     // Two records and one reference each.
     assert_eq!(store.latest().borrow().0, 3 * networks.len() as u64);
     networks

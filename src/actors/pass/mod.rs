@@ -3,6 +3,10 @@
 //! A pass runs beside its actor's mailbox and owns the resource's status while it runs. It may die at any await;
 //! whatever it had not written down is found again by the next one.
 
+mod ending;
+mod status;
+mod verbs;
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,12 +14,12 @@ use async_trait::async_trait;
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 
-use super::Environment;
-use super::decision::{Child, Decision, Effect, Gate, View};
-use super::kind::KindEntry;
+use super::decision::{Child, Decision, Effect, Gate, OpenOperation, View};
+use super::kind::{Health, KindEntry};
+use super::{Environment, kind};
 use crate::graph::message::{Message, Observation, Sighting};
 use crate::graph::outcome::{Ending, Outcome};
-use crate::model::condition::{Axis, Conditions, Reason, Statement, Transition, Truth};
+use crate::model::condition::{Axis, Reason};
 use crate::model::edge::Holder;
 use crate::model::ids::{Key, Kind};
 use crate::model::network::VlanId;
@@ -23,8 +27,8 @@ use crate::model::record::{CorruptRecord, Document, Record};
 use crate::model::sealed::{SealError, Sealed};
 use crate::providers::call::{CallName, Fact, ProviderCall};
 use crate::providers::{CallContext, Ledger, ProviderError, Sequence};
-use crate::sabotage::{self, Defect};
 use crate::store::{Batch, StoreError, Write};
+use status::{Status, log_transition};
 
 /// How often one pass may decide. The longest honest pass runs each call of a kind once; a kind that needs more
 /// than this goes in circles, and stopping it shows that.
@@ -40,6 +44,8 @@ pub struct Start {
     pub attempt: u32,
     /// The cached record may be old: read it again first.
     pub reread: bool,
+    /// Verbs may have been asked for.
+    pub asked: bool,
 }
 
 /// What a pass leaves behind beside its ending.
@@ -47,6 +53,8 @@ pub struct Finished {
     pub ending: Ending,
     /// The newest look at the cloud that is on record now.
     pub sequence: Option<Sequence>,
+    /// Verbs that have not ended are left, or may be.
+    pub operations_left: bool,
 }
 
 /// Why a pass could not come to an outcome of its own.
@@ -75,6 +83,8 @@ pub async fn run(environment: &Environment, entry: &KindEntry, start: Start) -> 
         status: Mutex::new(Status::of(&start.record)),
         record: Arc::clone(&start.record),
         sequence: None,
+        operations: Vec::new(),
+        operations_left: start.asked,
         start,
     };
     let ending = match pass.work().await {
@@ -91,50 +101,7 @@ pub async fn run(environment: &Environment, entry: &KindEntry, start: Start) -> 
             Ending::Concluded { outcome, record: pass.record }
         }
     };
-    Finished { ending, sequence: pass.sequence }
-}
-
-/// What the status is to say; written when it differs from what is stored.
-#[derive(Clone)]
-struct Status {
-    conditions: Conditions,
-    detail: Document,
-    transitions: Vec<Transition>,
-    dirty: bool,
-}
-
-impl Status {
-    fn of(record: &Record) -> Self {
-        Self {
-            conditions: record.conditions.clone(),
-            detail: record.detail.clone(),
-            transitions: Vec::new(),
-            dirty: false,
-        }
-    }
-
-    fn state(&mut self, axis: Axis, statement: Statement, record: &Record, now: jiff::Timestamp) {
-        let generation = record.metadata.generation;
-        let (status, reason, message) = (statement.status, statement.reason, statement.message.clone());
-        if self.conditions.state(axis, statement, generation, now) {
-            self.transitions.push(Transition {
-                at: now,
-                axis,
-                status,
-                reason,
-                message,
-                observed_generation: generation,
-            });
-            self.dirty = true;
-        }
-    }
-
-    fn know(&mut self, detail: Document) {
-        if self.detail != detail {
-            self.detail = detail;
-            self.dirty = true;
-        }
-    }
+    Finished { ending, sequence: pass.sequence, operations_left: pass.operations_left }
 }
 
 struct Pass<'a> {
@@ -144,6 +111,8 @@ struct Pass<'a> {
     record: Arc<Record>,
     status: Mutex<Status>,
     sequence: Option<Sequence>,
+    operations: Vec<OpenOperation>,
+    operations_left: bool,
 }
 
 /// What is read once, at the beginning of a pass.
@@ -152,6 +121,7 @@ struct Surroundings {
     references: Vec<Holder>,
     children: Vec<Child>,
     gates: BTreeMap<Key, Gate>,
+    dependencies: BTreeMap<Key, Arc<Record>>,
 }
 
 impl Pass<'_> {
@@ -161,8 +131,9 @@ impl Pass<'_> {
             self.status = Mutex::new(Status::of(&record));
             self.record = record;
         }
-        self.report_sighting().await?;
+        self.take_sighting().await?;
         let surroundings = self.look_around().await?;
+        self.look_for_verbs().await?;
         self.release_early().await?;
         let mut results: BTreeMap<CallName, Result<Fact, ProviderError>> = BTreeMap::new();
         let mut children = surroundings.children;
@@ -171,13 +142,19 @@ impl Pass<'_> {
                 return Ok(Ending::Cancelled);
             }
             let sighting = self.start.observation.as_ref().map(|observation| &observation.sighting);
+            let detail = self.locked_status().detail.clone();
             let view = View {
                 record: &self.record,
+                detail: &detail,
                 references: &surroundings.references,
                 children: &children,
                 gates: &surroundings.gates,
+                dependencies: &surroundings.dependencies,
+                operations: &self.operations,
                 results: &results,
                 sighting,
+                now: self.environment.ambient.now(),
+                creation_tries_max: self.environment.options.creation_tries_max,
             };
             match (self.entry.decide)(&view)? {
                 Decision::Conclude(outcome) => return self.conclude(outcome).await,
@@ -196,13 +173,19 @@ impl Pass<'_> {
     }
 
     /// A monitor missed it or found it changed: that is said before anything is done about it.
-    async fn report_sighting(&mut self) -> Result<(), StoreError> {
-        let Some(observation) = &self.start.observation else { return Ok(()) };
-        if observation.sighting == Sighting::Absent && !self.record.metadata.is_deleting() {
-            let message = format!("the {} is missing from its cloud", self.record.key.kind);
-            let statement = Statement::new(Truth::False, Reason::Degraded, message);
-            self.with_status(|status, record, now| status.state(Axis::Healthy, statement, record, now));
-            self.write_status().await?;
+    async fn take_sighting(&mut self) -> Result<(), Interruption> {
+        match self.start.observation.as_ref().map(|observation| observation.sighting.clone()) {
+            Some(Sighting::Absent) if !self.record.metadata.is_deleting() => {
+                let message = format!("the {} is missing from its cloud", self.record.key.kind.title().to_lowercase());
+                let detail = (self.entry.vanished)(self.record.key, &self.locked_status().detail)?;
+                self.with_status(|status, record, now| {
+                    status.know(self.entry, detail, record, now);
+                    status.state(Axis::Healthy, Health::Degraded(message).statement(), record, now);
+                });
+                self.write_status().await?;
+            }
+            Some(Sighting::Present(fact)) if self.entry.takes_sightings => self.absorb(&fact)?,
+            _ => {}
         }
         Ok(())
     }
@@ -211,26 +194,35 @@ impl Pass<'_> {
         let store = &self.environment.store;
         let key = self.record.key;
         if self.record.metadata.is_deleting() {
+            let references = self.living_references().await?;
+            let mut goes_with_it = store.children(key).await?;
+            if self.entry.is_bridge {
+                goes_with_it.extend(references.iter().filter_map(|holder| match holder {
+                    Holder::Resource(key) => Some(*key),
+                    Holder::External(_) => None,
+                }));
+            }
             let mut children = Vec::new();
-            for child in store.children(key).await? {
+            for child in goes_with_it {
                 let deleting = store.get(child).await?.is_none_or(|child| child.metadata.is_deleting());
                 children.push(Child { key: child, deleting });
             }
-            let references = store.references(key).await?;
-            return Ok(Surroundings { references, children, gates: BTreeMap::new() });
+            return Ok(Surroundings { references, children, ..Surroundings::default() });
         }
-        let mut gates = BTreeMap::new();
+        let mut surroundings = Surroundings::default();
         for target in (self.entry.gates)(&self.record)? {
             // Subscribed before it is read: what changes in between is told.
             self.environment.graph.subscribe(target, key);
-            let gate = gate(store.get(target).await?.as_deref());
+            let record = store.get(target).await?;
+            let gate = gate(record.as_deref());
             if matches!(gate, Gate::Failed { .. }) && target.kind == Kind::Identity && self.is_new_intent() {
                 // Its user has asked for something new, which is all they can do for a principal they cannot see.
                 self.environment.graph.send(target, Message::Reconcile);
             }
-            gates.insert(target, gate);
+            surroundings.gates.insert(target, gate);
+            surroundings.dependencies.extend(record.map(|record| (target, record)));
         }
-        Ok(Surroundings { gates, ..Surroundings::default() })
+        Ok(surroundings)
     }
 
     /// No pass has spoken of what is asked for now.
@@ -244,7 +236,7 @@ impl Pass<'_> {
         &mut self,
         effects: Vec<Effect>,
         results: &mut BTreeMap<CallName, Result<Fact, ProviderError>>,
-        children: &mut [Child],
+        children: &mut Vec<Child>,
     ) -> Result<bool, Interruption> {
         let mut calls = Vec::new();
         for effect in effects {
@@ -252,10 +244,22 @@ impl Pass<'_> {
                 Effect::Call(call) => calls.push(call),
                 Effect::Cascade(keys) => {
                     self.cascade(&keys).await?;
+                    // What is only a record is gone already.
+                    children.retain(|child| !keys.contains(&child.key) || kind::entry(child.key.kind).is_some());
                     for child in children.iter_mut().filter(|child| keys.contains(&child.key)) {
                         child.deleting = true;
                     }
                 }
+                Effect::Note { detail, statement } => {
+                    self.with_status(|status, record, now| {
+                        status.know(self.entry, detail, record, now);
+                        if let Some(statement) = statement {
+                            status.state(Axis::Available, statement, record, now);
+                        }
+                    });
+                    self.write_status().await?;
+                }
+                Effect::Operate { operation, progress } => self.operate(operation, progress).await?,
                 Effect::Finish => {
                     self.finish().await?;
                     return Ok(true);
@@ -293,68 +297,25 @@ impl Pass<'_> {
 
     /// Takes what a call saw into the status. The same function as for a monitor's word.
     fn absorb(&mut self, fact: &Fact) -> Result<(), CorruptRecord> {
-        let known = self.locked_status().detail.clone();
-        let absorbed = (self.entry.absorb)(&self.record, &known, fact)?;
-        self.sequence = self.sequence.max(fact.sequence());
         if !fact.is_sighting() {
             return Ok(());
         }
-        let healthy = match absorbed.trouble {
-            None => Statement::new(Truth::True, Reason::Healthy, "healthy"),
-            Some(trouble) => Statement::new(Truth::False, Reason::Degraded, trouble),
-        };
+        self.sequence = self.sequence.max(fact.sequence());
+        let known = self.locked_status().detail.clone();
+        let absorbed = (self.entry.absorb)(self.record.key, &known, fact)?;
         self.with_status(|status, record, now| {
-            status.know(absorbed.detail);
-            status.state(Axis::Healthy, healthy, record, now);
+            status.know(self.entry, absorbed.detail, record, now);
+            status.state(Axis::Healthy, absorbed.health.statement(), record, now);
         });
         Ok(())
-    }
-
-    async fn cascade(&self, keys: &[Key]) -> Result<(), StoreError> {
-        let at = self.environment.ambient.now();
-        let writes = keys.iter().map(|key| Write::MarkDeleted { key: *key, at }).collect();
-        self.environment.store.commit(Batch::of(writes)).await.map(|_| ())
-    }
-
-    /// The end, in the order that a crash in its middle can bear: what is held is given back, then the record goes.
-    async fn finish(&self) -> Result<(), Interruption> {
-        let key = self.record.key;
-        let incarnation = self.record.metadata.incarnation;
-        let mut writes = vec![
-            Write::ReleaseReferences { holder: key },
-            Write::ReleaseClaims { holder: key },
-            Write::Release { holder: key, incarnation },
-        ];
-        if let Some(follower) = (self.entry.followed_by)(&self.record)? {
-            writes.push(Write::MarkDeleted { key: follower, at: self.environment.ambient.now() });
-        }
-        writes.push(Write::Remove { key, incarnation });
-        self.environment.store.commit(Batch::of(writes)).await?;
-        Ok(())
-    }
-
-    /// The defects that the simulation must notice; nothing without them.
-    async fn release_early(&self) -> Result<(), StoreError> {
-        let holder = self.record.key;
-        if !self.record.metadata.is_deleting() {
-            return Ok(());
-        }
-        let mut writes = Vec::new();
-        if sabotage::is_on(Defect::ReleaseReferencesEarly) {
-            writes.push(Write::ReleaseReferences { holder });
-        }
-        if sabotage::is_on(Defect::ReleaseQuotaEarly) {
-            writes.push(Write::Release { holder, incarnation: self.record.metadata.incarnation });
-        }
-        if writes.is_empty() {
-            return Ok(());
-        }
-        self.environment.store.commit(Batch::of(writes)).await.map(|_| ())
     }
 
     async fn conclude(&mut self, outcome: Outcome) -> Result<Ending, Interruption> {
         if self.start.cancelled.is_cancelled() {
             return Ok(Ending::Cancelled);
+        }
+        if matches!(outcome, Outcome::Done | Outcome::Watching { .. }) {
+            self.give_back_references().await?;
         }
         let exhausted = self.start.attempt >= self.environment.options.retry_budget;
         if let Some(statement) = outcome.available(self.record.metadata.is_deleting(), exhausted) {
@@ -391,34 +352,17 @@ impl Pass<'_> {
                 incarnation: self.record.metadata.incarnation,
                 conditions: Box::new(status.conditions.clone()),
                 detail: status.detail.clone(),
-                transitions: status.transitions.clone(),
+                transitions: status.transitions.iter().map(|moved| moved.transition.clone()).collect(),
             }
         };
         let committed = self.environment.store.commit(Batch::of(vec![write])).await?;
         let mut status = self.locked_status();
         status.dirty = false;
-        for transition in status.transitions.drain(..) {
-            log_transition(&self.record, &transition);
+        for moved in status.transitions.drain(..) {
+            log_transition(&self.record, &moved);
         }
         Ok(committed.records.into_iter().next())
     }
-}
-
-/// One structured line per change of an axis, after it is on record.
-fn log_transition(record: &Record, transition: &Transition) {
-    let placement = &record.metadata.placement;
-    tracing::info!(
-        kind = record.key.kind.word(),
-        id = %record.key.id,
-        organization = placement.organization.map(tracing::field::display),
-        project = placement.project.map(tracing::field::display),
-        axis = ?transition.axis,
-        status = ?transition.status,
-        reason = ?transition.reason,
-        text = transition.message,
-        observed_generation = transition.observed_generation,
-        "provisioning"
-    );
 }
 
 fn gate(record: Option<&Record>) -> Gate {
@@ -438,7 +382,7 @@ fn gate(record: Option<&Record>) -> Gate {
 #[async_trait]
 impl Ledger for Pass<'_> {
     async fn note(&self, detail: Document) -> Result<(), StoreError> {
-        self.locked_status().know(detail);
+        self.with_status(|status, record, now| status.know(self.entry, detail, record, now));
         self.commit_status().await.map(|_| ())
     }
 

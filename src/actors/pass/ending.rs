@@ -1,0 +1,117 @@
+//! How a resource ends: who goes with it, who still holds it, and what it gives back.
+
+use super::super::kind;
+use super::{Interruption, Pass};
+use crate::model::edge::Holder;
+use crate::model::ids::Key;
+use crate::sabotage::{self, Defect};
+use crate::store::{Batch, StoreError, Write};
+
+/// How many resources one commit of a cascade speaks of. Fewer would cost a large tenant many syncs; more would hold
+/// up every other writer of the group.
+const CASCADE_MAX: usize = 256;
+
+impl Pass<'_> {
+    /// Who refers to it. A holder of ours that is no more gives its reference back by being missed.
+    pub(super) async fn living_references(&self) -> Result<Vec<Holder>, StoreError> {
+        let store = &self.environment.store;
+        let mut living = Vec::new();
+        for holder in store.references(self.record.key).await? {
+            let gone = match &holder {
+                Holder::Resource(key) => store.get(*key).await?.is_none(),
+                Holder::External(_) => false,
+            };
+            if gone {
+                let write = Write::RemoveReference { target: self.record.key, holder };
+                store.commit(Batch::of(vec![write])).await?;
+            } else {
+                living.push(holder);
+            }
+        }
+        Ok(living)
+    }
+
+    /// What has an actor is marked; what is only a record is removed, with what it owns.
+    pub(super) async fn cascade(&self, keys: &[Key]) -> Result<(), StoreError> {
+        let at = self.environment.ambient.now();
+        for keys in keys.chunks(CASCADE_MAX) {
+            let mut writes = Vec::new();
+            for key in keys {
+                if kind::entry(key.kind).is_some() {
+                    writes.push(Write::MarkDeleted { key: *key, at });
+                } else {
+                    self.removals(*key, &mut writes).await?;
+                }
+            }
+            self.environment.store.commit(Batch::of(writes)).await?;
+        }
+        Ok(())
+    }
+
+    /// A record, after what it owns. Records are owned one level deep (a service account's tokens), so this ends.
+    async fn removals(&self, key: Key, writes: &mut Vec<Write>) -> Result<(), StoreError> {
+        let store = &self.environment.store;
+        for key in store.children(key).await?.into_iter().chain([key]) {
+            if let Some(record) = store.get(key).await? {
+                let incarnation = record.metadata.incarnation;
+                writes.push(Write::ReleaseReferences { holder: key });
+                writes.push(Write::Release { holder: key, incarnation });
+                writes.push(Write::Remove { key, incarnation });
+            }
+        }
+        Ok(())
+    }
+
+    /// What is no longer used is given back, once the cloud has followed. Before the status says that it has: a crash
+    /// in between would leave a reference that nobody looks at any more.
+    pub(super) async fn give_back_references(&self) -> Result<(), Interruption> {
+        if !self.is_new_intent() {
+            return Ok(());
+        }
+        let Some(wanted) = (self.entry.references)(&self.record)? else { return Ok(()) };
+        let holder = Holder::Resource(self.record.key);
+        let held = self.environment.store.referred_by(&holder).await?;
+        let unused = held.into_iter().filter(|target| !wanted.contains(target));
+        let writes = unused.map(|target| Write::RemoveReference { target, holder: holder.clone() }).collect::<Vec<_>>();
+        if !writes.is_empty() {
+            self.environment.store.commit(Batch::of(writes)).await?;
+        }
+        Ok(())
+    }
+
+    /// The end, in the order that a crash in its middle can bear: what is held is given back, then the record goes.
+    pub(super) async fn finish(&self) -> Result<(), Interruption> {
+        let key = self.record.key;
+        let incarnation = self.record.metadata.incarnation;
+        let mut writes = vec![
+            Write::ReleaseReferences { holder: key },
+            Write::ReleaseClaims { holder: key },
+            Write::Release { holder: key, incarnation },
+        ];
+        if let Some(follower) = (self.entry.followed_by)(&self.record)? {
+            writes.push(Write::MarkDeleted { key: follower, at: self.environment.ambient.now() });
+        }
+        writes.push(Write::Remove { key, incarnation });
+        self.environment.store.commit(Batch::of(writes)).await?;
+        Ok(())
+    }
+
+    /// The defects that the simulation must notice; nothing without them.
+    pub(super) async fn release_early(&self) -> Result<(), StoreError> {
+        let holder = self.record.key;
+        if !self.record.metadata.is_deleting() {
+            return Ok(());
+        }
+        let mut writes = Vec::new();
+        if sabotage::is_on(Defect::ReleaseReferencesEarly) {
+            writes.push(Write::ReleaseReferences { holder });
+        }
+        if sabotage::is_on(Defect::ReleaseQuotaEarly) {
+            writes.push(Write::Release { holder, incarnation: self.record.metadata.incarnation });
+        }
+        if writes.is_empty() {
+            return Ok(());
+        }
+        self.environment.store.commit(Batch::of(writes)).await.map(|_| ())
+    }
+}

@@ -1,0 +1,436 @@
+//! A server's life.
+//!
+//! ```text
+//!   ──▶ waits for network, groups, authority ──▶ port, address, server made ──▶ first boot ──▶ Done
+//!                    ▲                                          │
+//!                    └── taken away, three times at most ◀── never booted
+//!
+//!   another image asked for ──▶ Initiated ──▶ order sent ──▶ Rebuilding ──▶ Done · Failed
+//!   a verb asked for        ──▶ Started  ──▶ sent        ──▶ Succeeded · Failed
+//!   deleting ──▶ server confirmed absent ──▶ address, port ──▶ references given back ──▶ gone
+//! ```
+//!
+//! What destroys something (taking a failed server away, a rebuild) is written down first and done only after a look
+//! of the same pass. A monitor's word alone can settle a server that has booted, so that a thousand boots cost one
+//! list and not a thousand looks; it can never destroy one.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+use super::decision::{Decision, Effect, OpenOperation, OperationProgress, Step, View, decide, dispose, first_shut};
+use super::kind::{Behaviour, Health};
+use crate::graph::message::Sighting;
+use crate::graph::outcome::Outcome;
+use crate::model::cloud_init;
+use crate::model::condition::{Reason, Statement, Truth};
+use crate::model::ids::{Key, NetworkId, SecurityGroupId, ServerId, SshCertificateAuthorityId};
+use crate::model::operation::{OperationFailure, Verb};
+use crate::model::rebuild::{self, Rebuild, RebuildState, RebuildStep, RebuildView};
+use crate::model::record::{CorruptRecord, Document, Resource};
+use crate::model::server::{CloudServerStatus, CreationTries, Server, ServerDetail, ServerPhase};
+use crate::providers::call::{CallName, Fact, ProviderCall};
+use crate::providers::{Deletion, PowerAction, ProviderError, ServerFact, ServerRequest, UserDataBytes};
+
+impl Behaviour for Server {
+    const IS_MONITORED: bool = true;
+    const HAS_VERBS: bool = true;
+    const TAKES_SIGHTINGS: bool = true;
+
+    fn gates(resource: &Resource<Self>) -> Vec<Key> {
+        Self::references(resource).unwrap_or_default()
+    }
+
+    fn references(resource: &Resource<Self>) -> Option<Vec<Key>> {
+        let network = resource.metadata.placement.network.map(NetworkId::key);
+        let groups = resource.spec.security_groups().into_iter().map(SecurityGroupId::key);
+        let authority = resource.spec.ssh_certificate_authority.map(SshCertificateAuthorityId::key);
+        Some(network.into_iter().chain(groups).chain(authority).collect())
+    }
+
+    /// Only the way down: the way up is [`Making`].
+    fn step(resource: &Resource<Self>) -> Result<Step, CorruptRecord> {
+        let request = request(resource, None)?;
+        Ok(Step::Provider {
+            make: Box::new(ProviderCall::ConvergeServer(request.clone())),
+            unmake: Box::new(ProviderCall::DeleteServer(request)),
+        })
+    }
+
+    fn decide(resource: &Resource<Self>, view: &View<'_>) -> Result<Decision, CorruptRecord> {
+        if resource.metadata.is_deleting() || resource.metadata.paused {
+            return Ok(decide(&Self::step(resource)?, view));
+        }
+        Making { resource, detail: &resource.detail, view }.next()
+    }
+
+    fn absorb(detail: &mut ServerDetail, fact: &Fact) -> Health {
+        let Fact::Server(seen) = fact else { return Health::Healthy };
+        absorb(detail, &seen.fact)
+    }
+
+    fn vanished(detail: &mut ServerDetail) {
+        detail.phase = ServerPhase::Vanished;
+    }
+
+    fn active(detail: &ServerDetail) -> Option<Statement> {
+        let truth = match detail.phase {
+            ServerPhase::Running => Truth::True,
+            ServerPhase::Unknown => return Some(Statement::new(Truth::Unknown, Reason::Unknown, "unknown")),
+            _ => Truth::False,
+        };
+        Some(Statement::new(truth, Reason::Phase(detail.phase), detail.phase.word().to_lowercase()))
+    }
+
+    fn is_realised(detail: &ServerDetail) -> bool {
+        detail.server.is_some()
+    }
+
+    fn fingerprint(detail: &ServerDetail) -> Option<u64> {
+        detail.fingerprint
+    }
+}
+
+fn absorb(detail: &mut ServerDetail, fact: &ServerFact) -> Health {
+    detail.port.clone_from(&fact.port);
+    detail.private_ip = fact.private_ip;
+    detail.floating_ip = fact.floating_ip.as_ref().map(|(id, _)| id.clone());
+    detail.public_ip = fact.floating_ip.as_ref().map(|(_, address)| *address);
+    detail.mac_address = fact.mac_address.clone().or_else(|| detail.mac_address.take());
+    detail.fingerprint = Some(fact.fingerprint);
+    if let Some(generation) = fact.converged {
+        detail.converged = generation;
+        detail.configuration = Some(fact.configuration);
+    }
+    let Some(server) = &fact.server else { return Health::Degraded("the server is missing from its cloud".to_owned()) };
+    if detail.server.as_ref() != Some(&server.id) {
+        // Another machine than the one on record, if there was one: its own life begins.
+        detail.server = Some(server.id.clone());
+        detail.launched_at = None;
+        detail.image = server.image;
+        detail.rebuild = None;
+    }
+    detail.image = detail.image.or(server.image);
+    detail.scheduled_at = Some(server.created);
+    detail.launched_at = server.launched.or(detail.launched_at);
+    detail.provisioned_at = detail.provisioned_at.or(detail.launched_at);
+    detail.phase = server.phase(detail.phase);
+    if detail.phase != ServerPhase::Unknown {
+        detail.phase_seen = detail.phase;
+    }
+    let drifted = detail.rebuild.is_none() && server.image.is_some() && server.image != detail.image;
+    match server.status {
+        CloudServerStatus::Error => Health::Errored("the cloud reports that the server has failed".to_owned()),
+        CloudServerStatus::Unknown => Health::Unknown("the cloud does not know the state of the server".to_owned()),
+        CloudServerStatus::Build | CloudServerStatus::Rebuild => {
+            Health::Unknown("the server is being built".to_owned())
+        }
+        CloudServerStatus::Other => Health::Degraded(format!("the server is {}", detail.phase.word().to_lowercase())),
+        _ if drifted => Health::Degraded("the server runs on another image than was asked for".to_owned()),
+        _ if detail.phase == ServerPhase::Crashed => Health::Degraded("the server has crashed".to_owned()),
+        CloudServerStatus::Active | CloudServerStatus::Stopped => Health::Healthy,
+    }
+}
+
+/// The way up, from a view: what is to be done next.
+struct Making<'a> {
+    resource: &'a Resource<Server>,
+    detail: &'a ServerDetail,
+    view: &'a View<'a>,
+}
+
+type Decided = Result<Decision, CorruptRecord>;
+
+#[expect(clippy::unnecessary_wraps, reason = "reads as what it stands beside")]
+fn conclude(outcome: Outcome) -> Decided {
+    Ok(Decision::Conclude(outcome))
+}
+
+fn note(detail: &ServerDetail, statement: Option<Statement>) -> Effect {
+    Effect::Note { detail: Document::of(detail), statement }
+}
+
+impl Making<'_> {
+    fn next(&self) -> Decided {
+        if let Some(effects) = self.operate()? {
+            return Ok(Decision::Run(effects));
+        }
+        if self.detail.creation.retrying || self.result(CallName::DeleteServer).is_some() {
+            return self.take_failed_away();
+        }
+        if let Some(outcome) = first_shut(&Server::gates(self.resource), self.view) {
+            return conclude(outcome);
+        }
+        if let Some(fact) = self.sighting_enough() {
+            return self.settle(fact);
+        }
+        match self.result(CallName::ConvergeServer) {
+            None => self.call(ProviderCall::ConvergeServer),
+            Some(Err(error)) => conclude(dispose(error)),
+            Some(Ok(Fact::Server(seen))) => self.after_look(&seen.fact),
+            Some(Ok(_)) => conclude(dispose(&ProviderError::Unavailable("answered something else".to_owned()))),
+        }
+    }
+
+    fn result(&self, name: CallName) -> Option<&Result<Fact, ProviderError>> {
+        self.view.results.get(&name)
+    }
+
+    fn call(&self, call: impl FnOnce(ServerRequest) -> ProviderCall) -> Decided {
+        let call = call(request(self.resource, self.authority_key()?)?);
+        Ok(Decision::Run(vec![Effect::Call(Box::new(call))]))
+    }
+
+    /// The public key that certificates are checked with.
+    fn authority_key(&self) -> Result<Option<String>, CorruptRecord> {
+        use crate::model::ssh_certificate_authority::SshCertificateAuthority;
+        let authority = self.resource.spec.ssh_certificate_authority.map(SshCertificateAuthorityId::key);
+        let record = authority.and_then(|key| self.view.dependencies.get(&key));
+        record.map(|record| Ok(record.open::<SshCertificateAuthority>()?.spec.public_key)).transpose()
+    }
+
+    /// The monitor's word, where it is enough: what was converged is as it was, and nothing is to be destroyed.
+    fn sighting_enough(&self) -> Option<&ServerFact> {
+        let Some(Sighting::Present(fact)) = self.view.sighting else { return None };
+        let Fact::Server(seen) = &**fact else { return None };
+        let asked = self.view.operations.iter().any(|operation| operation.is_started);
+        let converged = self.detail.converged == self.resource.metadata.generation
+            && self.detail.configuration == Some(seen.fact.configuration)
+            && seen.fact.server.is_some();
+        let harmless = match self.rebuild_step(&seen.fact) {
+            RebuildStep::Nothing => !self.has_failed_to_boot(),
+            RebuildStep::Wait | RebuildStep::Settled(_) => self.detail.rebuild.is_some(),
+            RebuildStep::Note(_) | RebuildStep::Submit | RebuildStep::Failed => false,
+        };
+        (converged && harmless && !asked && self.result(CallName::ConvergeServer).is_none()).then_some(&seen.fact)
+    }
+
+    /// Everything here rests on a look of this pass.
+    fn after_look(&self, fact: &ServerFact) -> Decided {
+        if self.has_failed_to_boot() {
+            return self.count_failure();
+        }
+        self.settle(fact)
+    }
+
+    fn has_failed_to_boot(&self) -> bool {
+        self.detail.phase == ServerPhase::Error && self.detail.launched_at.is_none()
+    }
+
+    /// The tries that count: those of this generation, since the last reset.
+    fn tries(&self) -> CreationTries {
+        let (generation, resets) = (self.resource.metadata.generation, self.resource.metadata.resets);
+        let counted = &self.detail.creation;
+        if (counted.generation, counted.resets) == (generation, resets) {
+            counted.clone()
+        } else {
+            CreationTries { generation, resets, ..CreationTries::default() }
+        }
+    }
+
+    fn count_failure(&self) -> Decided {
+        let (mut tries, most) = (self.tries(), self.view.creation_tries_max.max(1));
+        if tries.failures >= most {
+            let message = format!("the cloud could not start the server, {most} times in a row");
+            return conclude(Outcome::Terminal { reason: Reason::ProviderCreateFailed, message });
+        }
+        tries.failures += 1;
+        tries.retrying = tries.failures < most;
+        let statement = tries.retrying.then(|| {
+            let next = tries.failures + 1;
+            let message = format!("the cloud could not start the server; it is made again, attempt {next} of {most}");
+            Statement::new(Truth::False, Reason::ProviderCreateRetrying, message)
+        });
+        let detail = ServerDetail { creation: tries, ..self.detail.clone() };
+        Ok(Decision::Run(vec![note(&detail, statement)]))
+    }
+
+    /// What never booted goes, with its port and its address; once that is confirmed it is made again.
+    fn take_failed_away(&self) -> Decided {
+        let reason = Reason::ProviderCreateRetrying;
+        match self.result(CallName::DeleteServer) {
+            None => self.call(ProviderCall::DeleteServer),
+            Some(Err(error)) => conclude(dispose(error)),
+            Some(Ok(Fact::Deletion(Deletion::Absent))) if self.detail.creation.retrying => {
+                let detail = ServerDetail {
+                    creation: CreationTries { retrying: false, ..self.detail.creation.clone() },
+                    mac_address: self.detail.mac_address.clone(),
+                    provisioned_at: self.detail.provisioned_at,
+                    ..ServerDetail::default()
+                };
+                Ok(Decision::Run(vec![note(&detail, None)]))
+            }
+            Some(Ok(Fact::Deletion(Deletion::Absent))) => {
+                conclude(Outcome::Retry { message: "the server is made again".to_owned(), after: None })
+            }
+            Some(Ok(_)) => conclude(Outcome::on_cloud("a server that never started is being taken away", reason)),
+        }
+    }
+
+    fn rebuild_step(&self, fact: &ServerFact) -> RebuildStep {
+        let server = fact.server.as_ref();
+        rebuild::next(&RebuildView {
+            marker: self.detail.rebuild,
+            desired: self.resource.spec.image,
+            realised: self.detail.image,
+            seen: server.and_then(|server| server.image),
+            launched: self.detail.launched_at.is_some(),
+            errored: server.is_some_and(|server| server.status == CloudServerStatus::Error),
+            busy: server.is_none_or(crate::model::server::ServerSighting::is_busy),
+        })
+    }
+
+    fn settle(&self, fact: &ServerFact) -> Decided {
+        if let Some(sent) = self.result(CallName::RebuildServer) {
+            return self.after_order(sent);
+        }
+        match self.rebuild_step(fact) {
+            RebuildStep::Nothing => self.rest(),
+            RebuildStep::Note(rebuild) => self.note_rebuild(rebuild),
+            RebuildStep::Submit => self.call(|request| ProviderCall::RebuildServer(request, self.resource.spec.image)),
+            RebuildStep::Wait if self.detail.launched_at.is_none() => self.rest(),
+            RebuildStep::Wait => conclude(Outcome::on_cloud("the server is being rebuilt", Reason::Provisioning)),
+            RebuildStep::Settled(image) => {
+                let detail = ServerDetail { image: Some(image), rebuild: None, ..self.detail.clone() };
+                Ok(Decision::Run(vec![note(&detail, None)]))
+            }
+            RebuildStep::Failed => conclude(Outcome::UserActionRequired {
+                reason: Reason::ServerRebuildFailed,
+                message: "the server could not be rebuilt with this image; ask for another one".to_owned(),
+            }),
+        }
+    }
+
+    /// The order is out: what was seen before it says nothing any more, so this pass ends here.
+    fn after_order(&self, sent: &Result<Fact, ProviderError>) -> Decided {
+        let target = self.resource.spec.image;
+        let accepted = Rebuild { target, state: RebuildState::Rebuilding };
+        match sent {
+            Ok(_) if self.detail.rebuild != Some(accepted) => self.note_rebuild(accepted),
+            Ok(_) | Err(ProviderError::Conflict(_)) => {
+                conclude(Outcome::on_cloud("the server is being rebuilt", Reason::Provisioning))
+            }
+            Err(error) => conclude(dispose(error)),
+        }
+    }
+
+    #[expect(clippy::unnecessary_wraps, reason = "reads as what it stands beside")]
+    fn note_rebuild(&self, rebuild: Rebuild) -> Decided {
+        let mut detail = ServerDetail { rebuild: Some(rebuild), ..self.detail.clone() };
+        if rebuild.state == RebuildState::Rebuilding {
+            detail.phase = ServerPhase::Rebuilding;
+            detail.phase_seen = ServerPhase::Rebuilding;
+        }
+        let said = match rebuild.state {
+            RebuildState::Initiated => Some("the server is about to be rebuilt with another image"),
+            RebuildState::Rebuilding => Some("the server is being rebuilt"),
+            RebuildState::Failed => None,
+        };
+        let statement = said.map(|message| Statement::new(Truth::False, Reason::Provisioning, message));
+        Ok(Decision::Run(vec![note(&detail, statement)]))
+    }
+
+    fn rest(&self) -> Decided {
+        if self.detail.launched_at.is_none() {
+            let message = match self.detail.phase {
+                ServerPhase::Queued => "waiting for a physical machine",
+                _ => "waiting for the first boot",
+            };
+            return conclude(Outcome::on_cloud(message, Reason::Provisioning));
+        }
+        if self.detail.phase.is_passing() || !self.view.operations.is_empty() {
+            let message = format!("the server is {}", self.detail.phase.word().to_lowercase());
+            return conclude(Outcome::Watching { message });
+        }
+        conclude(Outcome::Done)
+    }
+
+    /// The next thing to do about verbs; `None` when there is nothing, or nothing now.
+    fn operate(&self) -> Result<Option<Vec<Effect>>, CorruptRecord> {
+        for operation in self.view.operations {
+            if let Some(effects) = self.carry_out(operation)? {
+                return Ok(Some(effects));
+            }
+        }
+        Ok(None)
+    }
+
+    fn carry_out(&self, operation: &OpenOperation) -> Result<Option<Vec<Effect>>, CorruptRecord> {
+        let progress = |progress| vec![Effect::Operate { operation: operation.id, progress }];
+        let failed = |cause, message| Ok(Some(progress(OperationProgress::Failed { cause, message })));
+        let answer = self.result(CallName::Operate(operation.id));
+        match answer {
+            Some(Ok(fact)) => return Ok(Some(self.carried_out(operation, fact))),
+            Some(Err(ProviderError::NotFound)) => {
+                return failed(OperationFailure::NotFound, "the server is not there");
+            }
+            Some(Err(ProviderError::Conflict(_) | ProviderError::Rejected(_))) => {
+                return failed(OperationFailure::Conflict, "the state of the server does not allow it");
+            }
+            // Doing it twice is doing it: the next pass tries again, until nobody waits for it any more.
+            Some(Err(_)) if operation.verb.is_repeatable() => return Ok(None),
+            Some(Err(_)) => return failed(OperationFailure::Unavailable, "it is not known whether it was done"),
+            None => {}
+        }
+        if operation.expires <= self.view.now {
+            return failed(OperationFailure::Unavailable, "it could not be done in time");
+        }
+        if self.detail.server.is_none() {
+            return failed(OperationFailure::Conflict, "the server has not been made yet");
+        }
+        if !operation.is_started {
+            return Ok(Some(progress(OperationProgress::Started)));
+        }
+        // Begun by a pass that did not live to tell: whether it was sent is not known.
+        if !operation.is_ours && !operation.verb.is_repeatable() {
+            return failed(OperationFailure::Unavailable, "it is not known whether it was done");
+        }
+        let request = request(self.resource, None)?;
+        let power = |action| ProviderCall::PowerServer(operation.id, request.clone(), action);
+        let call = match operation.verb {
+            Verb::Start => power(PowerAction::Start),
+            Verb::Stop => power(PowerAction::Stop),
+            Verb::SoftReboot => power(PowerAction::SoftReboot),
+            Verb::HardReboot => power(PowerAction::HardReboot),
+            Verb::ConsoleSession => ProviderCall::ConsoleSession(operation.id, request),
+            Verb::Snapshot => return failed(OperationFailure::Conflict, "snapshots are not supported"),
+        };
+        Ok(Some(vec![Effect::Call(Box::new(call))]))
+    }
+
+    fn carried_out(&self, operation: &OpenOperation, fact: &Fact) -> Vec<Effect> {
+        let result = match fact {
+            Fact::Console(address) => Some(address.clone()),
+            _ => None,
+        };
+        let succeeded = Effect::Operate { operation: operation.id, progress: OperationProgress::Succeeded(result) };
+        let phase = match operation.verb {
+            Verb::Start => ServerPhase::Starting,
+            Verb::Stop => ServerPhase::Stopping,
+            _ => return vec![succeeded],
+        };
+        let detail = ServerDetail { phase, phase_seen: phase, ..self.detail.clone() };
+        vec![note(&detail, None), succeeded]
+    }
+}
+
+fn request(resource: &Resource<Server>, authority_key: Option<String>) -> Result<ServerRequest, CorruptRecord> {
+    let place = resource.place()?;
+    let unplaced = |cause: &str| CorruptRecord { key: resource.key, part: "specification", cause: cause.to_owned() };
+    let network = resource.metadata.placement.network.ok_or_else(|| unplaced("the network is missing"))?;
+    let given = resource.spec.user_data.as_ref().map(|data| STANDARD.decode(&data.0));
+    let given = given.transpose().map_err(|_| unplaced("the user data is not base64"))?;
+    Ok(ServerRequest {
+        id: ServerId(resource.key.id),
+        incarnation: resource.metadata.incarnation,
+        generation: resource.metadata.generation,
+        identity: resource.identity()?,
+        network,
+        organization: place.organization,
+        project: place.project,
+        name: resource.metadata.name.clone(),
+        tags: resource.metadata.tags.clone().unwrap_or_default(),
+        spec: resource.spec.clone(),
+        user_data: cloud_init::merged(given.as_deref(), authority_key.as_deref()).map(UserDataBytes),
+        detail: resource.detail.clone(),
+    })
+}

@@ -1,0 +1,385 @@
+//! Every route × everybody: exactly the expected answer, and nothing that tells one tenant of another.
+//!
+//! A route that is served and not in the [`table`] fails the test, so that nobody forgets to say who may use it.
+//!
+//! To add a route, add a line: its method, its path as the document has it, its body, and the nine expected codes. An id
+//! that its path or body needs goes into [`Ids`], in the order in which things lie in each other.
+
+use std::collections::BTreeSet;
+
+use regent::model::edge::Holder;
+use regent::model::ids::{OrganizationId, RegionId};
+use reqwest::{Method, StatusCode};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use super::tenants::{Tenant, role};
+use super::{World, expect};
+
+/// Who asks, in the order of the columns.
+const ACTORS: [&str; 9] = [
+    "no token",
+    "expired",
+    "other organization",
+    "other project",
+    "reader",
+    "auditor",
+    "user",
+    "administrator",
+    "platform",
+];
+const OTHER_ORGANIZATION: usize = 2;
+const PLATFORM: usize = 8;
+
+/// What a request can name, outermost first.
+#[derive(Clone, Debug)]
+struct Ids(Vec<(&'static str, String)>);
+
+impl Ids {
+    fn get(&self, name: &str) -> &str {
+        let found = self.0.iter().find(|(known, _)| *known == name);
+        found.map_or_else(|| panic!("{name} is no id of the matrix"), |(_, id)| id.as_str())
+    }
+
+    /// The first `kept` of ours, the rest of somebody else's.
+    fn mixed(&self, kept: usize, others: &Self) -> Self {
+        Self(self.0.iter().take(kept).chain(others.0.iter().skip(kept)).cloned().collect())
+    }
+
+    fn fill(&self, template: &str) -> String {
+        self.0.iter().fold(template.to_owned(), |path, (name, id)| path.replace(&format!("{{{name}}}"), id))
+    }
+}
+
+struct Row {
+    method: Method,
+    path: &'static str,
+    body: Option<fn(&Ids) -> Value>,
+    expected: [u16; 9],
+}
+
+fn row(method: Method, path: &'static str, body: Option<fn(&Ids) -> Value>, expected: [u16; 9]) -> Row {
+    Row { method, path, body, expected }
+}
+
+const ALL_MAY_READ: [u16; 9] = [401, 401, 200, 200, 200, 200, 200, 200, 200];
+
+fn network(ids: &Ids) -> Value {
+    json!({
+        "metadata": {"name": "new"},
+        "spec": {
+            "organizationId": ids.get("organizationID"), "projectId": ids.get("projectID"),
+            "regionId": ids.get("regionID"), "prefix": "10.0.0.0/22", "dnsNameservers": [],
+        },
+    })
+}
+
+fn network_change(_: &Ids) -> Value {
+    json!({"metadata": {"name": "changed"}, "spec": {"dnsNameservers": []}})
+}
+
+fn organization(_: &Ids) -> Value {
+    json!({"metadata": {"name": "new"}, "spec": {"organizationType": "adhoc"}})
+}
+
+fn project(_: &Ids) -> Value {
+    json!({"metadata": {"name": "new"}, "spec": {"groupIDs": []}})
+}
+
+fn group(_: &Ids) -> Value {
+    json!({"metadata": {"name": "new"}, "spec": {"roleIDs": [role("reader")], "serviceAccountIDs": []}})
+}
+
+fn user(_: &Ids) -> Value {
+    json!({"spec": {"subject": "new@example.org", "state": "active", "groupIDs": []}})
+}
+
+fn spare_user(_: &Ids) -> Value {
+    json!({"spec": {"subject": "spare", "state": "suspended", "groupIDs": []}})
+}
+
+fn service_account(_: &Ids) -> Value {
+    json!({"metadata": {"name": "new"}, "spec": {"groupIDs": []}})
+}
+
+fn quotas(_: &Ids) -> Value {
+    json!({"quotas": [{"kind": "networks", "quantity": 9}]})
+}
+
+fn allocation(id: &str) -> Value {
+    json!({
+        "metadata": {"name": "undefined"},
+        "spec": {
+            "kind": "clusters.example.org", "id": id,
+            "allocations": [{"kind": "clusters", "committed": 1, "reserved": 1}],
+        },
+    })
+}
+
+fn region_rows() -> Vec<Row> {
+    let (get, post, put, delete) = (Method::GET, Method::POST, Method::PUT, Method::DELETE);
+    let networks = "/api/v2/networks";
+    let one = "/api/v2/networks/{networkID}";
+    let reference = "/api/v2/networks/{networkID}/references/{reference}";
+    let regions = "/api/v1/organizations/{organizationID}/regions";
+    let external = "/api/v1/organizations/{organizationID}/regions/{regionID}/externalnetworks";
+    vec![
+        row(get.clone(), "/api/version", None, ALL_MAY_READ),
+        row(get.clone(), "/.well-known/openid-protected-resource", None, [200; 9]),
+        row(get.clone(), networks, None, ALL_MAY_READ),
+        row(post, networks, Some(network), [401, 401, 403, 403, 403, 403, 201, 201, 201]),
+        row(get.clone(), one, None, [401, 401, 404, 404, 200, 200, 200, 200, 200]),
+        row(put.clone(), one, Some(network_change), [401, 401, 404, 404, 403, 403, 202, 202, 202]),
+        row(delete.clone(), one, None, [401, 401, 404, 404, 403, 403, 202, 202, 202]),
+        row(put, reference, None, [401, 401, 404, 404, 403, 403, 403, 403, 201]),
+        row(delete, reference, None, [401, 401, 404, 404, 403, 403, 403, 403, 204]),
+        row(get.clone(), regions, None, [401, 401, 403, 200, 200, 200, 200, 200, 200]),
+        row(get, external, None, [401, 401, 403, 403, 403, 403, 403, 403, 200]),
+    ]
+}
+
+fn identity_rows() -> Vec<Row> {
+    let (get, post, put, delete) = (Method::GET, Method::POST, Method::PUT, Method::DELETE);
+    let organizations = "/api/v1/organizations";
+    let one = "/api/v1/organizations/{organizationID}";
+    let administrators = |code| [401, 401, 403, 403, 403, 403, 403, code, code];
+    let auditors = [401, 401, 403, 403, 403, 200, 403, 200, 200];
+    let platform = |code| [401, 401, 403, 403, 403, 403, 403, 403, code];
+    let members = [401, 401, 403, 200, 200, 200, 200, 200, 200];
+    vec![
+        row(get.clone(), "/api/v1/acl", None, ALL_MAY_READ),
+        row(get.clone(), "/api/v1/organizations/{organizationID}/acl", None, members),
+        row(get.clone(), organizations, None, ALL_MAY_READ),
+        row(post.clone(), organizations, Some(organization), platform(202)),
+        row(get.clone(), one, None, auditors),
+        row(put.clone(), one, Some(organization), administrators(200)),
+        row(delete.clone(), one, None, platform(202)),
+        row(get.clone(), "/api/v1/organizations/{organizationID}/roles", None, auditors),
+        row(get.clone(), "/api/v1/organizations/{organizationID}/groups", None, auditors),
+        row(post.clone(), "/api/v1/organizations/{organizationID}/groups", Some(group), administrators(201)),
+        row(get.clone(), "/api/v1/organizations/{organizationID}/groups/{groupid}", None, auditors),
+        row(put.clone(), "/api/v1/organizations/{organizationID}/groups/{groupid}", Some(group), administrators(200)),
+        row(delete.clone(), "/api/v1/organizations/{organizationID}/groups/{groupid}", None, administrators(200)),
+        row(get.clone(), "/api/v1/organizations/{organizationID}/users", None, auditors),
+        row(post.clone(), "/api/v1/organizations/{organizationID}/users", Some(user), administrators(201)),
+        row(
+            put.clone(),
+            "/api/v1/organizations/{organizationID}/users/{userID}",
+            Some(spare_user),
+            administrators(200),
+        ),
+        row(delete.clone(), "/api/v1/organizations/{organizationID}/users/{userID}", None, administrators(200)),
+        row(get.clone(), "/api/v1/organizations/{organizationID}/quotas", None, members),
+        row(put.clone(), "/api/v1/organizations/{organizationID}/quotas", Some(quotas), platform(200)),
+        row(get.clone(), "/api/v1/organizations/{organizationID}/allocations", None, platform(200)),
+        row(get, "/api/v1/organizations/{organizationID}/serviceaccounts", None, auditors),
+        row(
+            post.clone(),
+            "/api/v1/organizations/{organizationID}/serviceaccounts",
+            Some(service_account),
+            administrators(201),
+        ),
+        row(
+            put,
+            "/api/v1/organizations/{organizationID}/serviceaccounts/{serviceAccountID}",
+            Some(service_account),
+            administrators(200),
+        ),
+        row(
+            delete,
+            "/api/v1/organizations/{organizationID}/serviceaccounts/{serviceAccountID}",
+            None,
+            administrators(200),
+        ),
+        row(
+            post,
+            "/api/v1/organizations/{organizationID}/serviceaccounts/{serviceAccountID}/rotate",
+            None,
+            administrators(200),
+        ),
+    ]
+}
+
+fn project_rows() -> Vec<Row> {
+    let (get, post, put, delete) = (Method::GET, Method::POST, Method::PUT, Method::DELETE);
+    let all = "/api/v1/organizations/{organizationID}/projects";
+    let one = "/api/v1/organizations/{organizationID}/projects/{projectID}";
+    let reference = "/api/v1/organizations/{organizationID}/projects/{projectID}/references/{reference}";
+    let allocations = "/api/v1/organizations/{organizationID}/projects/{projectID}/allocations";
+    let one_allocation = "/api/v1/organizations/{organizationID}/projects/{projectID}/allocations/{allocationID}";
+    let administrators = |code| [401, 401, 403, 404, 403, 403, 403, code, code];
+    let platform = |code| [401, 401, 403, 404, 403, 403, 403, 403, code];
+    vec![
+        row(get.clone(), all, None, [401, 401, 403, 200, 200, 200, 200, 200, 200]),
+        row(post.clone(), all, Some(project), [401, 401, 403, 403, 403, 403, 403, 202, 202]),
+        row(get.clone(), one, None, [401, 401, 403, 404, 200, 200, 200, 200, 200]),
+        row(put.clone(), one, Some(project), administrators(200)),
+        row(delete.clone(), one, None, administrators(202)),
+        row(put.clone(), reference, None, platform(201)),
+        row(delete.clone(), reference, None, platform(204)),
+        row(post, allocations, Some(|_| allocation("c2")), platform(201)),
+        row(get, one_allocation, None, platform(200)),
+        row(put, one_allocation, Some(|_| allocation("c1")), platform(200)),
+        row(delete, one_allocation, None, platform(202)),
+    ]
+}
+
+fn table() -> Vec<Row> {
+    [region_rows(), identity_rows(), project_rows()].into_iter().flatten().collect()
+}
+
+/// A tenant with one of everything.
+struct Stage {
+    tenant: Tenant,
+    ids: Ids,
+}
+
+async fn private_region(world: &World, organization: OrganizationId) -> RegionId {
+    world.region("private", Some(vec![organization]), false).await
+}
+
+async fn stage(world: &World) -> Stage {
+    let tenant = world.full_tenant().await;
+    let region = private_region(world, tenant.organization).await;
+    let reference = format!("a.b.c%2F{}", world.ambient.uuid());
+    let mut ids = Ids(vec![
+        ("organizationID", tenant.organization.to_string()),
+        ("projectID", tenant.project.to_string()),
+        ("regionID", region.to_string()),
+        ("networkID", String::new()),
+        ("groupid", tenant.group.to_string()),
+        ("userID", tenant.spare_user.to_string()),
+        ("serviceAccountID", tenant.service_account.to_string()),
+        ("allocationID", tenant.allocation.to_string()),
+        ("reference", reference),
+    ]);
+    let made = world.create(&network(&ids)).await;
+    made["metadata"]["id"].as_str().expect("an id").clone_into(&mut ids.0[3].1);
+    Stage { tenant, ids }
+}
+
+/// Ids of nothing.
+fn unknown(world: &World, like: &Ids) -> Ids {
+    let draw = |(name, id): &(&'static str, String)| match *name {
+        "reference" => (*name, id.clone()),
+        _ => (*name, world.ambient.uuid().to_string()),
+    };
+    Ids(like.0.iter().map(draw).collect())
+}
+
+async fn ask(world: &World, row: &Row, ids: &Ids, bearer: Option<&str>) -> (StatusCode, String) {
+    let mut request = world.anonymous(row.method.clone(), &ids.fill(row.path));
+    if let Some(bearer) = bearer {
+        request = request.bearer_auth(bearer);
+    }
+    if let Some(body) = row.body {
+        request = request.json(&body(ids));
+    }
+    let response = request.send().await.expect("an answer");
+    (response.status(), response.text().await.expect("a body"))
+}
+
+/// The answer without what differs in every answer.
+fn comparable(text: &str) -> String {
+    let Ok(mut value) = serde_json::from_str::<Value>(text) else { return text.to_owned() };
+    if let Some(fields) = value.as_object_mut() {
+        fields.remove("trace_id");
+    }
+    value.to_string()
+}
+
+fn bearer<'a>(actor: usize, own: &'a Tenant, foreign: &'a Tenant, platform: &'a str) -> Option<&'a str> {
+    match actor {
+        0 => None,
+        1 => Some(&own.expired),
+        OTHER_ORGANIZATION => Some(&foreign.administrator),
+        3 => Some(&own.sibling),
+        4 => Some(&own.reader),
+        5 => Some(&own.auditor),
+        6 => Some(&own.user),
+        7 => Some(&own.administrator),
+        _ => Some(platform),
+    }
+}
+
+fn tells_of(text: &str, ids: &Ids) -> bool {
+    let mut own = ids.0.iter().filter(|(name, _)| *name != "reference");
+    own.any(|(_, id)| text.contains(id.as_str()))
+}
+
+#[tokio::test]
+async fn every_route_that_is_served_is_in_the_table_and_no_other() {
+    let world = World::start().await;
+    let document = expect(world.get("/openapi.json").await, StatusCode::OK).await;
+    let mut served = BTreeSet::new();
+    for (path, operations) in document["paths"].as_object().expect("paths") {
+        for method in operations.as_object().expect("operations").keys() {
+            served.insert(format!("{} {path}", method.to_uppercase()));
+        }
+    }
+    let tabled = table().iter().map(|row| format!("{} {}", row.method, row.path)).collect::<BTreeSet<_>>();
+    assert_eq!(served, tabled, "served is on the left");
+}
+
+#[tokio::test]
+async fn everybody_gets_exactly_the_expected_answer_on_every_route() {
+    let world = World::start().await;
+    let mut wrong = Vec::new();
+    for row in table() {
+        for (actor, name) in ACTORS.iter().enumerate() {
+            let (own, foreign) = (stage(&world).await, stage(&world).await);
+            let bearer = bearer(actor, &own.tenant, &foreign.tenant, &world.start.token);
+            let (status, text) = ask(&world, &row, &own.ids, bearer).await;
+            if status.as_u16() != row.expected[actor] {
+                wrong.push(format!(
+                    "{} {} by {name}: {status}, not {}: {text}",
+                    row.method, row.path, row.expected[actor]
+                ));
+            }
+            let hidden = if actor == OTHER_ORGANIZATION { &own.ids } else { &foreign.ids };
+            if actor != PLATFORM && tells_of(&text, hidden) {
+                wrong.push(format!("{} {} tells {name} of somebody else: {text}", row.method, row.path));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn what_is_foreign_and_what_is_unknown_get_the_same_answer_on_every_route() {
+    let world = World::start().await;
+    let mut wrong = Vec::new();
+    let (own, foreign) = (stage(&world).await, stage(&world).await);
+    let nothing = unknown(&world, &own.ids);
+    let rendered = |row: &Row, ids: &Ids| (ids.fill(row.path), row.body.map(|body| body(ids)));
+    for row in table() {
+        // From everything being somebody else's, to only the innermost: an organization of ours with a project that
+        // is not, and so on.
+        for kept in 0..own.ids.0.len() {
+            let (theirs, nobodys) = (own.ids.mixed(kept, &foreign.ids), own.ids.mixed(kept, &nothing));
+            if rendered(&row, &theirs) == rendered(&row, &nobodys) {
+                continue;
+            }
+            for (actor, name) in
+                ACTORS.iter().enumerate().take(PLATFORM).filter(|(actor, _)| *actor != OTHER_ORGANIZATION)
+            {
+                let bearer = bearer(actor, &own.tenant, &foreign.tenant, &world.start.token);
+                let (foreign_status, foreign_text) = ask(&world, &row, &theirs, bearer).await;
+                let (unknown_status, unknown_text) = ask(&world, &row, &nobodys, bearer).await;
+                let alike = foreign_status == unknown_status && comparable(&foreign_text) == comparable(&unknown_text);
+                if !alike || foreign_status.is_success() {
+                    wrong.push(format!(
+                        "{} {} (first {kept} own) by {name}: {foreign_status} {foreign_text} / {unknown_status} {unknown_text}",
+                        row.method, row.path
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    // Nothing of the foreign tenant was changed on the way.
+    let network = foreign.ids.get("networkID").parse::<Uuid>().expect("an id");
+    let key = regent::model::ids::NetworkId(network).key();
+    assert!(!world.store.get(key).await.expect("reads").expect("it is there").metadata.is_deleting());
+    assert_eq!(world.store.references(key).await.expect("reads"), Vec::<Holder>::new());
+}
