@@ -11,7 +11,7 @@ use regent::model::record::Record;
 use regent::model::server::Server;
 use regent::providers::simulated::catalogue::{FLAVOR_STANDARD, IMAGE_GPU, IMAGE_UBUNTU};
 use regent::providers::simulated::engine::books::Inventory;
-use regent::providers::simulated::objects::{Body, CloudObject};
+use regent::providers::simulated::objects::{Body, CloudObject, ObjectKind};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -498,7 +498,9 @@ pub async fn books_are_even(world: &World, life: &Life, stored: &Stored) -> Resu
     for region in world.regions() {
         let books =
             life.clouds.handle(region).expect("simulated").creations().await.map_err(|error| error.to_string())?;
-        for creation in books.creations {
+        // A credential is doubled on purpose: its secret may be lost.
+        let single = [ObjectKind::SecurityGroup, ObjectKind::Port, ObjectKind::Server];
+        for creation in books.creations.into_iter().filter(|creation| single.contains(&creation.kind)) {
             ensure!(creation.count.at_once_max <= 1, "there were doubles: {creation:?}");
         }
     }
