@@ -137,7 +137,6 @@ impl Session<'_> {
     /// Only what never carried anything is taken away: while no credential is on record, or while it is not itself on
     /// record (it was to replace one that vanished), nobody can have used it.
     async fn usable(&self, request: &IdentityRequest, object: CloudObject) -> ProviderResult<Option<CloudObject>> {
-        let kind = object.kind();
         match object.state {
             ObjectState::Active => Ok(Some(object)),
             ObjectState::Building => Err(ProviderError::Conflict("the principal is still being built".to_owned())),
@@ -145,13 +144,7 @@ impl Session<'_> {
             ObjectState::Error if request.detail.credential.is_some() && is_recorded(request, &object) => {
                 Err(ProviderError::Conflict("the principal is in an error state".to_owned()))
             }
-            ObjectState::Error => {
-                self.take_away(Call::Delete { kind, id: object.id.clone() }).await?;
-                match self.get(kind, &object.id).await? {
-                    None => Ok(None),
-                    Some(_) => Err(ProviderError::Conflict("the principal is being removed".to_owned())),
-                }
-            }
+            ObjectState::Error => self.discard(&object).await.map(|()| None),
         }
     }
 

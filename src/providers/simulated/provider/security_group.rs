@@ -32,7 +32,7 @@ impl Session<'_> {
         let found = match at_most_one(seen.fact, "security group")? {
             // A failed beginning, which nobody can have used.
             Some(group) if group.state == ObjectState::Error && known.as_ref() != Some(&group.id) => {
-                self.take_away(Call::Delete { kind: ObjectKind::SecurityGroup, id: group.id }).await?;
+                self.discard(&group).await?;
                 None
             }
             found => found,

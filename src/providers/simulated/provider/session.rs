@@ -229,6 +229,17 @@ impl Session<'_> {
         }
     }
 
+    /// Takes a failed beginning away, and sees that it is gone: what is still being removed would be doubled by what
+    /// takes its place.
+    pub async fn discard(&self, object: &CloudObject) -> ProviderResult<()> {
+        let (kind, id) = (object.kind(), object.id.clone());
+        self.take_away(Call::Delete { kind, id: id.clone() }).await?;
+        match self.get(kind, &id).await? {
+            None => Ok(()),
+            Some(_) => Err(ProviderError::Conflict("a failed beginning is being removed".to_owned())),
+        }
+    }
+
     /// Takes several things away, each independently of what became of the others, and reports the first failure.
     /// A cloud that does not answer at all is not asked again for each of them.
     pub async fn take_all_away(&self, calls: Vec<Call>) -> ProviderResult<()> {
