@@ -288,25 +288,17 @@ impl Call {
     /// same subject are the same read.
     #[must_use]
     pub fn subject(&self) -> String {
+        let named = || self.named().map(|id| id.0.clone()).unwrap_or_default();
         match self {
             Self::Find { criteria, .. } => criteria.subject(),
-            Self::Get { id, .. } | Self::Update { id, .. } | Self::Delete { id, .. } => id.0.clone(),
             Self::List { only, after, .. } => {
                 let only = only.iter().flatten().map(|id| id.simple().to_string()).collect::<String>();
                 let after = after.as_ref().map(|id| id.0.as_str()).unwrap_or_default();
                 format!("{after}{only}")
             }
-            Self::ListExternalNetworks | Self::ListFlavors | Self::ListImages => String::new(),
             Self::Create { object } => object.marks.map_or_else(|| object.name.clone(), |marks| marks.id.to_string()),
-            Self::AttachInterface { router: id, .. }
-            | Self::DetachInterface { router: id, .. }
-            | Self::AddRule { group: id, .. }
-            | Self::RemoveRule { group: id, .. }
-            | Self::Act { server: id, .. }
-            | Self::OpenConsole { server: id } => id.0.clone(),
-            Self::ReadConsole { server, lines } => {
-                lines.map_or_else(|| server.0.clone(), |lines| format!("{server}/{lines}"))
-            }
+            Self::ReadConsole { lines: Some(lines), .. } => format!("{}/{lines}", named()),
+            _ => named(),
         }
     }
 

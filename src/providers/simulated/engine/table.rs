@@ -31,7 +31,7 @@ pub type AddressScope = Option<ObjectId>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TableChange {
-    Put(CloudObject),
+    Put(Box<CloudObject>),
     Removed(ObjectKind, ObjectId),
 }
 
@@ -248,7 +248,7 @@ impl Table {
         }
         self.index(&object);
         let marks = object.marks;
-        self.changes.push(TableChange::Put(object.clone()));
+        self.changes.push(TableChange::Put(Box::new(object.clone())));
         self.objects.insert(key.clone(), object);
         if let (None, Some(marks)) = (&before, marks) {
             self.count_creation(key.0, marks);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::super::catalogue::{FLAVOR_METAL, FLAVOR_PINNED, IMAGE_GPU, IMAGE_UBUNTU, IMAGE_UNFINISHED, host};
 use super::super::super::engine::faults::Effect;
 use super::super::super::engine::settings::EngineSettings;
-use super::super::super::objects::{NewObject, ObjectState};
+use super::super::super::objects::{NewObject, ObjectState, PortOptions};
 use super::super::super::testing::unseal;
 use super::machines::{Machines, SERVER, pass};
 use super::*;
@@ -473,7 +473,7 @@ async fn a_bulk_list_is_one_read_for_a_thousand_servers_with_their_ports() {
         super::super::super::testing::object(CloudApi::call(&face, super::super::super::testing::request(call)).await)
     };
     for number in 0..1000 {
-        let port = Body::Port { network: other.clone(), options: Default::default(), address: None };
+        let port = Body::Port { network: other.clone(), options: PortOptions::default(), address: None };
         let port = call(super::super::super::testing::new_object(100 + number, port)).await;
         let mut body = server.body.clone();
         if let Body::Server(body) = &mut body {
