@@ -104,7 +104,7 @@ mod tests {
         let secret = &bytes[bytes.len() - 144..];
         assert_eq!(secret[..8], [1, 2, 3, 4, 1, 2, 3, 4]);
         assert!(secret.windows(SEED_LEN).any(|window| window == seed));
-        assert!(secret.ends_with(b"\0\0\0\x06regent\x01\x02\x03"), "{:?}", &secret[120..]);
+        assert!(secret.ends_with(b"\0\0\0\x06regent\x01\x02\x03\x04\x05\x06\x07"), "{:?}", &secret[120..]);
     }
 
     #[test]
