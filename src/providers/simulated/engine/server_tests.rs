@@ -204,6 +204,23 @@ fn a_machine_that_becomes_free_while_nobody_looks_is_taken_at_that_moment() {
 }
 
 #[test]
+fn one_that_is_leaving_gets_no_machine_and_a_new_machine_is_taken_at_once() {
+    let mut bench = Bench::new();
+    let metal: Vec<CloudObject> =
+        (0_u8..5).map(|id| bench.server(i64::from(id), 10 + u128::from(id), FLAVOR_METAL)).collect();
+    bench.delete(5000, &metal[2]).expect("accepted");
+    bench.delete(5000, &metal[0]).expect("accepted");
+    bench.get(10_000, &metal[2]).expect_err("it is gone, and was never built");
+    let queued = |bench: &mut Bench, now| {
+        let servers = bench.cloud.inventory(at(now)).servers;
+        servers.iter().filter(|server| server.server().is_some_and(|body| body.life.queued)).count()
+    };
+    assert_eq!(queued(&mut bench, 10_000), 1);
+    bench.cloud.configure(EngineSettings { bare_metal_hosts: 3, ..EngineSettings::default() });
+    assert_eq!(queued(&mut bench, 10_001), 0);
+}
+
+#[test]
 fn an_interrupted_life_goes_on_where_the_journal_left_it() {
     let mut bench = Bench::new();
     let (building, queued) = (bench.server(0, 10, FLAVOR_STANDARD), bench.server(0, 11, FLAVOR_METAL));
