@@ -76,3 +76,41 @@ fn pem(text: &str) -> String {
     pem.push_str("-----END OPENSSH PRIVATE KEY-----\n");
     pem
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first key of RFC 8032, as OpenSSH writes it.
+    #[test]
+    fn a_known_seed_gives_the_known_texts() {
+        let seed = [
+            0x9d, 0x61, 0xb1, 0x9d, 0xef, 0xfd, 0x5a, 0x60, 0xba, 0x84, 0x4a, 0xf4, 0x92, 0xec, 0x2c, 0xc4, 0x44, 0x49,
+            0xc5, 0x69, 0x7b, 0x32, 0x69, 0x19, 0x70, 0x3b, 0xac, 0x03, 0x1c, 0xae, 0x7f, 0x60,
+        ];
+        let pair = SshKeyPair::of(&seed, [1, 2, 3, 4], "regent").expect("a pair");
+        assert_eq!(
+            pair.public_key,
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAINdamAGCsQq31Uv+08lkBzoO4XLz2qYjJa8CGmj3B1Ea regent"
+        );
+        let lines: Vec<&str> = pair.private_key.lines().collect();
+        assert_eq!(lines.first(), Some(&"-----BEGIN OPENSSH PRIVATE KEY-----"));
+        assert_eq!(lines.last(), Some(&"-----END OPENSSH PRIVATE KEY-----"));
+        let inner = &lines[1..lines.len() - 1];
+        assert!(inner.iter().rev().skip(1).all(|line| line.len() == LINE_LEN));
+        let bytes = STANDARD.decode(inner.concat()).expect("base64");
+        assert!(bytes.starts_with(b"openssh-key-v1\0\0\0\0\x04none\0\0\0\x04none\0\0\0\0\0\0\0\x01"));
+        // The private part: its length, the check twice, the blob, seed and public key, the comment, the padding.
+        let secret = &bytes[bytes.len() - 144..];
+        assert_eq!(secret[..8], [1, 2, 3, 4, 1, 2, 3, 4]);
+        assert!(secret.windows(SEED_LEN).any(|window| window == seed));
+        assert!(secret.ends_with(b"\0\0\0\x06regent\x01\x02\x03\x04\x05\x06\x07"), "{:?}", &secret[120..]);
+    }
+
+    #[test]
+    fn two_pairs_are_never_the_same() {
+        let (one, other) = (SshKeyPair::generate("a").expect("one"), SshKeyPair::generate("a").expect("other"));
+        assert_ne!(one.public_key, other.public_key);
+        assert_ne!(one.private_key, other.private_key);
+    }
+}

@@ -302,7 +302,9 @@ fn faults_are_written_in_kebab_case_words() {
         {"effect": {"kind": "error", "error": {"kind": "throttled", "retryAfterMs": 5}}, "probability": 0.5},
         {"effect": {"kind": "partial-create", "form": "errored"}},
         {"effect": {"kind": "stuck-delete", "forMs": 10}},
-        {"effect": {"kind": "hang"}}
+        {"effect": {"kind": "hang"}},
+        {"effect": {"kind": "failed-boot"}},
+        {"effect": {"kind": "failed-rebuild"}}
     ]"#;
     let faults: Vec<Fault> = serde_json::from_str(json).expect("faults");
     assert_eq!(
@@ -313,6 +315,7 @@ fn faults_are_written_in_kebab_case_words() {
         }
     );
     assert_eq!(faults[3].effect, Effect::StuckDelete { for_ms: Some(10) });
+    assert_eq!([&faults[5].effect, &faults[6].effect], [&Effect::FailedBoot, &Effect::FailedRebuild]);
     let again: Vec<Fault> = serde_json::from_str(&serde_json::to_string(&faults).expect("json")).expect("faults");
     assert_eq!(again, faults);
 }

@@ -13,6 +13,8 @@ pub mod backdoor;
 pub mod books;
 pub mod faults;
 mod rules;
+#[cfg(test)]
+mod server_tests;
 mod servers;
 pub mod settings;
 mod table;
@@ -321,7 +323,7 @@ impl SimulatedCloud {
     pub fn whole(&self) -> JournalLine {
         let objects = super::objects::ObjectKind::ALL.into_iter().flat_map(|kind| self.world.table.of_kind(kind));
         JournalLine {
-            changes: objects.cloned().map(TableChange::Put).collect(),
+            changes: objects.cloned().map(|object| TableChange::Put(Box::new(object))).collect(),
             calls: self.log.mutations().cloned().collect(),
             creations: self.creations().creations,
             faults: Some(self.faults.list().to_vec()),
@@ -342,7 +344,7 @@ impl SimulatedCloud {
     pub fn restore(&mut self, now: Timestamp, line: JournalLine) -> Result<(), CloudError> {
         for change in line.changes {
             match change {
-                TableChange::Put(object) => self.world.table.put(now, object),
+                TableChange::Put(object) => self.world.table.put(now, *object),
                 TableChange::Removed(kind, id) => self.world.table.remove(now, kind, &id),
             }
         }

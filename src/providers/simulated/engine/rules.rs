@@ -363,12 +363,12 @@ impl World {
     }
 
     /// A server keeps the id of a port that is gone, as a machine keeps a socket without a cable.
-    pub fn take_from(&mut self, now: Timestamp, user: &ObjectId, used: &ObjectId) {
-        let Some(object) = self.table.by_id(user) else { return };
+    pub fn take_from(&mut self, now: Timestamp, holder: &ObjectId, part: &ObjectId) {
+        let Some(object) = self.table.by_id(holder) else { return };
         let mut object = object.clone();
         match &mut object.body {
-            Body::Router { interfaces, .. } => interfaces.remove(used),
-            Body::Port { options, .. } => options.security_groups.remove(used),
+            Body::Router { interfaces, .. } => interfaces.remove(part),
+            Body::Port { options, .. } => options.security_groups.remove(part),
             _ => return,
         };
         self.table.put(now, object);

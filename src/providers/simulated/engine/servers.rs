@@ -88,9 +88,8 @@ impl World {
 
     /// Gives machines that have become free to those who have waited longest.
     pub(super) fn serve_queue(&mut self, now: Timestamp) {
-        while let (Some(id), Some(host)) =
-            (self.table.first_queued().cloned(), self.hosts().find(|host| !self.table.is_occupied(host)))
-        {
+        while let Some(id) = self.table.first_queued().cloned() {
+            let Some(host) = self.hosts().find(|host| !self.table.is_occupied(host)) else { return };
             let pending = self.boot(now);
             let Some(object) = self.table.get(ObjectKind::Server, &id) else { return };
             let mut object = object.clone();
@@ -103,8 +102,9 @@ impl World {
         }
     }
 
-    /// Finishes what is due, in the order in which it became so.
+    /// Finishes what is due, in the order in which it became so. There may be more machines than there were, too.
     pub fn settle(&mut self, now: Timestamp) {
+        self.serve_queue(now);
         while let Some(id) = self.table.first_due(now).cloned() {
             self.finish(now, &id);
         }

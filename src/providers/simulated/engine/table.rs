@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::super::call::{Criteria, PAGE_MAX};
-use super::super::objects::{Body, CloudObject, Marks, ObjectId, ObjectKind, Segment};
+use super::super::objects::{Body, CloudObject, Marks, ObjectId, ObjectKind, ObjectState, Segment};
 
 /// How many changes back a stale answer can reach. More than a minute of the busiest simulation; beyond that the
 /// oldest known state is shown, which is staleness enough.
@@ -31,7 +31,7 @@ pub type AddressScope = Option<ObjectId>;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TableChange {
-    Put(CloudObject),
+    Put(Box<CloudObject>),
     Removed(ObjectKind, ObjectId),
 }
 
@@ -248,7 +248,7 @@ impl Table {
         }
         self.index(&object);
         let marks = object.marks;
-        self.changes.push(TableChange::Put(object.clone()));
+        self.changes.push(TableChange::Put(Box::new(object.clone())));
         self.objects.insert(key.clone(), object);
         if let (None, Some(marks)) = (&before, marks) {
             self.count_creation(key.0, marks);
@@ -361,7 +361,9 @@ fn address(object: &CloudObject) -> Option<(AddressScope, Ipv4Addr)> {
 }
 
 fn place_in_queue(object: &CloudObject) -> Option<(Timestamp, ObjectId)> {
-    let server = object.server().filter(|server| server.life.queued)?;
+    // One that is leaving, or has been given up, waits for nothing.
+    let building = object.state == ObjectState::Building;
+    let server = object.server().filter(|server| server.life.queued && building)?;
     Some((server.life.created, object.id.clone()))
 }
 

@@ -187,17 +187,15 @@ impl Session<'_> {
         listed: Vec<CloudObject>,
         detail: &mut IdentityDetail,
     ) -> ProviderResult<()> {
-        let public_key = match &detail.key_pair {
-            Some(pair) => pair.public_key.clone(),
-            None => {
-                let unavailable = |_| ProviderError::Unavailable("no randomness for a key".to_owned());
-                let pair = SshKeyPair::generate(&name(request.id)).map_err(unavailable)?;
-                let private_key = self.context.ledger.seal(&pair.private_key)?;
-                detail.key_pair = Some(KeyPair { public_key: pair.public_key.clone(), private_key });
-                self.context.ledger.note(Document::of(detail)).await?;
-                pair.public_key
-            }
-        };
+        if detail.key_pair.is_none() {
+            let unavailable = |_| ProviderError::Unavailable("no randomness for a key".to_owned());
+            let SshKeyPair { public_key, private_key } =
+                SshKeyPair::generate(&name(request.id)).map_err(unavailable)?;
+            let private_key = self.context.ledger.seal(&private_key)?;
+            detail.key_pair = Some(KeyPair { public_key, private_key });
+            self.context.ledger.note(Document::of(detail)).await?;
+        }
+        let public_key = detail.key_pair.as_ref().map(|pair| pair.public_key.clone()).unwrap_or_default();
         let wanted = Body::KeyPair { user: user.clone(), public_key };
         let is_kept = |key: &CloudObject| key.state != ObjectState::Error && key.body == wanted;
         for key in listed.iter().filter(|key| !is_kept(key)) {

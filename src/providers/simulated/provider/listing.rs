@@ -53,8 +53,9 @@ fn listed_network(row: Row, sequence: Sequence) -> Option<Listed> {
 }
 
 fn listed_security_group(row: Row, sequence: Sequence) -> Option<Listed> {
-    let marks = row.object.marks?;
-    let fact = security_group::fact(&row.object);
+    let Row { object, .. } = row;
+    let marks = object.marks?;
+    let fact = security_group::fact(&object);
     Some(Listed {
         key: Key::new(Kind::SecurityGroup, marks.id),
         incarnation: marks.incarnation,

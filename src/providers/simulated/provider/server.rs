@@ -9,6 +9,7 @@ use super::security_group::removals;
 use super::server_plan::{self as planning, Sighting, Step, View, Wanted};
 use super::session::{Session, at_most_one};
 use crate::model::ids::{NetworkId, ProviderPortId};
+use crate::model::network::Prefix;
 use crate::model::record::Document;
 use crate::model::server::{ServerDetail, SshInjection};
 use crate::providers::{Deletion, Observed, ProviderError, ProviderResult, ServerFact, ServerRequest};
@@ -54,7 +55,7 @@ impl Session<'_> {
         let wanted = Wanted {
             options: PortOptions {
                 security_groups: self.security_groups(&spec.security_groups()).await?,
-                allowed_addresses: spec.allowed_source_addresses().iter().map(|prefix| prefix.net()).collect(),
+                allowed_addresses: spec.allowed_source_addresses().iter().map(Prefix::net).collect(),
             },
             public_ip: spec.wants_public_ip(),
             metadata: planning::metadata(request),

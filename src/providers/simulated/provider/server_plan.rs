@@ -177,10 +177,11 @@ fn sighting(object: &CloudObject) -> Option<ServerSighting> {
     let status = match (object.state, life.task, life.power) {
         (ObjectState::Building, ..) => CloudServerStatus::Build,
         (ObjectState::Error, ..) => CloudServerStatus::Error,
-        (ObjectState::Deleting, ..) => CloudServerStatus::Other,
         (ObjectState::Active, Some(ServerTask::Rebuilding), _) => CloudServerStatus::Rebuild,
         (ObjectState::Active, _, PowerState::Shutdown) => CloudServerStatus::Stopped,
-        (ObjectState::Active, _, PowerState::Paused | PowerState::Suspended) => CloudServerStatus::Other,
+        (ObjectState::Active, _, PowerState::Paused | PowerState::Suspended) | (ObjectState::Deleting, ..) => {
+            CloudServerStatus::Other
+        }
         (ObjectState::Active, ..) => CloudServerStatus::Active,
     };
     let leaving = object.state == ObjectState::Deleting;

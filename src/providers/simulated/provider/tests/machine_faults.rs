@@ -5,6 +5,7 @@ use super::super::super::engine::faults::Effect;
 use super::faults::{assert_met, effects};
 use super::machines::Machines;
 use super::*;
+use crate::model::security_group::SecurityGroupDetail;
 use crate::model::server::{CloudServerStatus, ServerDetail};
 
 const CREATING: [&str; 12] = [
@@ -61,7 +62,7 @@ async fn b1_a_search_for_a_server_that_fails_is_never_taken_for_nothing_found() 
     for error in [CloudError::NotFound, CloudError::Unavailable, CloudError::TimedOut, CloudError::Unauthorized] {
         let machines = Machines::made().await;
         machines.rig.written.lock().expect("lock").server = ServerDetail::default();
-        *machines.group_recorded.lock().expect("lock") = Default::default();
+        *machines.group_recorded.lock().expect("lock") = SecurityGroupDetail::default();
         machines.rig.faults(vec![Fault::always("find-*", Effect::Error { error: error.clone() })]).await;
         let mutations = machines.rig.mutations().await;
         assert!(machines.converge_group().await.expect("alive").is_err());

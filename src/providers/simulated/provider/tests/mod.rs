@@ -5,6 +5,7 @@ mod crashes;
 mod faults;
 mod machine_crashes;
 mod machine_faults;
+mod machine_verbs;
 mod machines;
 mod remote;
 mod security_groups;
