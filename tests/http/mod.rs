@@ -78,10 +78,6 @@ impl IdentityService for TestIdentity {
             None => self.embedded.authenticate(bearer, speaking).await,
         }
     }
-
-    fn forget(&self) {
-        self.embedded.forget();
-    }
 }
 
 struct TwoExternalNetworks;
