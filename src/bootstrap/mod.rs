@@ -171,7 +171,10 @@ struct Found {
 impl Found {
     async fn look(store: &dyn Store) -> Result<Self, StoreError> {
         let named = |kind, name: &str| Filter { name: Some(name.to_owned()), ..Filter::of(kind) };
-        let first = |records: &[std::sync::Arc<Record>]| records.first().map(|record| record.key.id);
+        // Names are anybody's: what somebody else has called alike is theirs.
+        let first = |records: &[std::sync::Arc<Record>]| {
+            records.iter().find(|record| record.metadata.creator == CREATOR).map(|record| record.key.id)
+        };
         let any = store.list(&Filter::of(Kind::Organization), Page { after: None, limit: 1 }).await?;
         let organizations = store.list(&named(Kind::Organization, NAME), Page::FIRST).await?;
         let organization = first(&organizations).map(OrganizationId);
@@ -181,9 +184,12 @@ impl Found {
         let usable = |record: &&std::sync::Arc<Record>| {
             record.open::<Region>().is_ok_and(|region| !region.spec.withdrawn && region.spec.organizations.is_none())
         };
-        let mut tokens = store.list(&named(Kind::Token, TOKEN_NAME), Page::FIRST).await?;
-        tokens.extend(store.list(&named(Kind::Token, USER_TOKEN_NAME), Page::FIRST).await?);
         let user = organization.map(|organization| UserId::of(organization, USER_NAME));
+        let mut tokens = Vec::new();
+        for (name, owner) in [(TOKEN_NAME, None), (USER_TOKEN_NAME, user.map(UserId::key))] {
+            let alike = store.list(&named(Kind::Token, name), Page::FIRST).await?;
+            tokens.extend(alike.into_iter().filter(|record| record.metadata.owner == owner));
+        }
         let user_is_there = match user {
             Some(user) => store.get(user.key()).await?.is_some_and(|record| !record.metadata.is_deleting()),
             None => false,

@@ -115,7 +115,4 @@ pub trait IdentityService: Send + Sync {
     /// Whose token it is. What a request says about whom it speaks for is believed of services alone (B49); of anybody
     /// else it is not even looked at.
     async fn authenticate(&self, bearer: &str, speaking: &SpeakingFor) -> Result<Caller, AuthenticationError>;
-
-    /// Identities have changed: from now on nothing that was recognized before is believed.
-    fn forget(&self);
 }

@@ -193,7 +193,7 @@ impl Clock for HandClock {
 }
 
 #[tokio::test]
-async fn a_remembered_token_does_not_outlive_its_expiry_nor_its_revocation_for_long() {
+async fn a_remembered_token_outlives_neither_its_expiry_nor_its_revocation() {
     let clock = Arc::new(HandClock(Mutex::new(Timestamp::UNIX_EPOCH)));
     let ambient = Ambient::seeded(Arc::clone(&clock) as _, 1);
     let store = memory_store(&ambient);
@@ -216,11 +216,9 @@ async fn a_remembered_token_does_not_outlive_its_expiry_nor_its_revocation_for_l
     assert!(admits(&expiring).await && admits(&revoked).await);
     let removal = Write::Remove { key: revoked.id.key(), incarnation };
     store.commit(Batch::of(vec![removal])).await.expect("commits");
+    assert!(!admits(&revoked).await, "whoever removed it");
     at(4);
     assert!(admits(&expiring).await);
-    assert!(admits(&revoked).await, "remembered: this is what the bound on memory is for");
     at(5);
     assert!(!admits(&expiring).await);
-    at(60);
-    assert!(!admits(&revoked).await);
 }

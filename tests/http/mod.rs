@@ -87,10 +87,6 @@ impl IdentityService for TestIdentity {
             None => self.embedded.authenticate(bearer, speaking).await,
         }
     }
-
-    fn forget(&self) {
-        self.embedded.forget();
-    }
 }
 
 pub fn memory_store(ambient: &Ambient) -> Arc<dyn Store> {

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use crate::api::Api;
-use crate::api::access::read_modify_write;
 use crate::api::context::Trail;
 use crate::api::error::{ApiError, deleting_text};
 use crate::api::extract::PathElements;
@@ -166,23 +165,6 @@ pub fn edited<S: serde::Serialize>(
         metadata.tags.clone_from(&accepted.tags);
     }
     Ok(Write::Intent { key: record.key, expected: record.revision, metadata: Box::new(metadata), spec })
-}
-
-/// Commits, and lets nothing be believed that was worked out before.
-pub async fn commit(api: &Api, batch: Batch) -> Result<Committed, ApiError> {
-    let committed = api.store.commit(batch).await;
-    api.identity.forget();
-    Ok(committed?)
-}
-
-/// The same, against other writers.
-pub async fn change<F>(api: &Api, planned: impl Fn() -> F) -> Result<Committed, ApiError>
-where
-    F: Future<Output = Result<Batch, ApiError>>,
-{
-    let committed = read_modify_write(api, planned).await;
-    api.identity.forget();
-    committed
 }
 
 /// A new thing needs an organization that is staying.

@@ -11,10 +11,9 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::access::{
-    all_of, change, commit, edited, entered, ids, in_live, made, of_organization, owned, room, written,
-};
+use super::access::{all_of, edited, entered, ids, in_live, made, of_organization, owned, room, written};
 use super::members::{GROUPS_MAX, grantable};
+use crate::api::access::read_modify_write;
 use crate::api::context::Trail;
 use crate::api::error::{ApiError, ErrorBody};
 use crate::api::extract::{Authenticated, JsonBody, PathElements};
@@ -183,7 +182,7 @@ async fn create_group(
     let group = GroupId(api.ambient.uuid());
     trail.resource(group.key());
     let new = made::<Group>(&api, &caller, group.0, organization, accepted, &spec);
-    let committed = commit(&api, in_live(organization, vec![new])).await?;
+    let committed = api.store.commit(in_live(organization, vec![new])).await?;
     Ok((StatusCode::CREATED, Json(GroupRead::of(&*written(&committed, group.key())?)?)).into_response())
 }
 
@@ -233,7 +232,7 @@ async fn update_group(
         known_members(&api, organization, &before, &spec).await?;
         Ok(Batch::of(vec![edited(&api, &caller, &record, Some(&accepted), &spec)?]))
     };
-    change(&api, planned).await?;
+    read_modify_write(&api, planned).await?;
     Ok(StatusCode::OK)
 }
 
@@ -267,6 +266,6 @@ async fn delete_group(
         writes.push(Write::Remove { key: record.key, incarnation: record.metadata.incarnation });
         Ok(Batch::of(writes))
     };
-    change(&api, planned).await?;
+    read_modify_write(&api, planned).await?;
     Ok(StatusCode::OK)
 }

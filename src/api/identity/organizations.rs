@@ -12,8 +12,8 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::access::{change, commit, edited, entered, written};
-use crate::api::access::permitted;
+use super::access::{edited, entered, written};
+use crate::api::access::{permitted, read_modify_write};
 use crate::api::context::Trail;
 use crate::api::error::{ApiError, ErrorBody};
 use crate::api::extract::{Authenticated, JsonBody, PathElements, QueryElements};
@@ -174,7 +174,7 @@ async fn create_organization(
     let metadata = Metadata { description: accepted.description, tags: accepted.tags, ..new };
     let record = Record::new::<Organization>(organization.0, metadata, &spec);
     trail.resource(organization.key());
-    let committed = commit(&api, Batch::of(vec![Write::Insert(Box::new(record))])).await?;
+    let committed = api.store.commit(Batch::of(vec![Write::Insert(Box::new(record))])).await?;
     let read = OrganizationRead::of(&*written(&committed, organization.key())?)?;
     Ok((StatusCode::ACCEPTED, Json(read)).into_response())
 }
@@ -218,7 +218,7 @@ async fn update_organization(
         let record = api.store.get(organization.key()).await?.ok_or_else(ApiError::not_found)?;
         Ok(Batch::of(vec![edited(&api, &caller, &record, Some(&accepted), &spec)?]))
     };
-    change(&api, planned).await?;
+    read_modify_write(&api, planned).await?;
     Ok(StatusCode::OK)
 }
 
@@ -237,6 +237,6 @@ async fn delete_organization(
 ) -> Result<StatusCode, ApiError> {
     let organization = entered(&api, &caller, &trail, &path, (ENDPOINT, Operation::Delete)).await?;
     trail.resource(organization.key());
-    commit(&api, Batch::of(vec![Write::MarkDeleted { key: organization.key(), at: api.ambient.now() }])).await?;
+    api.store.commit(Batch::of(vec![Write::MarkDeleted { key: organization.key(), at: api.ambient.now() }])).await?;
     Ok(StatusCode::ACCEPTED)
 }

@@ -12,11 +12,9 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::access::{
-    change, commit, edited, entered, ids, in_live, made, of_organization, project_of, room, visited, written,
-};
+use super::access::{edited, entered, ids, in_live, made, of_organization, project_of, room, visited, written};
 use super::members::Groups;
-use crate::api::access::permitted;
+use crate::api::access::{permitted, read_modify_write};
 use crate::api::context::Trail;
 use crate::api::error::{ApiError, ErrorBody};
 use crate::api::extract::{Authenticated, JsonBody, PathElements};
@@ -124,7 +122,7 @@ async fn create_project(
     let project = ProjectId(api.ambient.uuid());
     trail.resource(project.key());
     let new = made::<Project>(&api, &caller, project.0, organization, accepted, &spec);
-    let committed = commit(&api, in_live(organization, vec![new])).await?;
+    let committed = api.store.commit(in_live(organization, vec![new])).await?;
     let read = ProjectRead::of(&*written(&committed, project.key())?)?;
     Ok((StatusCode::ACCEPTED, Json(read)).into_response())
 }
@@ -188,7 +186,7 @@ async fn update_project(
         groups.must_be_grantable(&caller, organization, &added)?;
         Ok(Batch::of(vec![edited(&api, &caller, &record, Some(&accepted), &spec)?]))
     };
-    change(&api, planned).await?;
+    read_modify_write(&api, planned).await?;
     Ok(StatusCode::OK)
 }
 
@@ -206,7 +204,7 @@ async fn delete_project(
     path: PathElements,
 ) -> Result<StatusCode, ApiError> {
     let (_, project, _) = resolved(&api, &caller, &trail, &path, (ENDPOINT, Operation::Delete)).await?;
-    commit(&api, Batch::of(vec![Write::MarkDeleted { key: project.key(), at: api.ambient.now() }])).await?;
+    api.store.commit(Batch::of(vec![Write::MarkDeleted { key: project.key(), at: api.ambient.now() }])).await?;
     Ok(StatusCode::ACCEPTED)
 }
 

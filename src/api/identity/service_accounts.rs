@@ -13,9 +13,10 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::access::{change, edited, entered, ids, in_live, made, of_organization, owned, room, written};
+use super::access::{edited, entered, ids, in_live, made, of_organization, owned, room, written};
 use super::members::{Groups, Member};
 use super::users::{tokens_removed, with_tokens};
+use crate::api::access::read_modify_write;
 use crate::api::context::Trail;
 use crate::api::error::{ApiError, ErrorBody};
 use crate::api::extract::{Authenticated, JsonBody, PathElements};
@@ -174,7 +175,7 @@ async fn create_service_account(
         writes.extend(groups.moving(&api, &caller, organization, &Member::ServiceAccount(account), &wanted)?);
         Ok(in_live(organization, writes))
     };
-    let committed = change(&api, planned).await?;
+    let committed = read_modify_write(&api, planned).await?;
     let groups = Groups::of(&api, organization).await?;
     let read = ServiceAccountRead::of(&*written(&committed, account.key())?, &groups, Some(&token.bearer))?;
     Ok((StatusCode::CREATED, Json(read)).into_response())
@@ -208,7 +209,7 @@ async fn update_service_account(
         writes.push(edited(&api, &caller, &record, Some(&accepted), &spec)?);
         Ok(Batch::of(writes))
     };
-    let committed = change(&api, planned).await?;
+    let committed = read_modify_write(&api, planned).await?;
     let groups = Groups::of(&api, organization).await?;
     Ok(Json(ServiceAccountRead::of(&*written(&committed, account.key())?, &groups, None)?))
 }
@@ -237,7 +238,7 @@ async fn delete_service_account(
         writes.extend(with_tokens(&api, &record).await?);
         Ok(Batch::of(writes))
     };
-    change(&api, planned).await?;
+    read_modify_write(&api, planned).await?;
     Ok(StatusCode::OK)
 }
 
@@ -267,7 +268,7 @@ async fn rotate_service_account(
         writes.push(edited(&api, &caller, &record, None, &ServiceAccountSpec { expiry: token.expiry })?);
         Ok(Batch::of(writes).provided(Precondition::Live(account.key())))
     };
-    let committed = change(&api, planned).await?;
+    let committed = read_modify_write(&api, planned).await?;
     let groups = Groups::of(&api, organization).await?;
     Ok(Json(ServiceAccountRead::of(&*written(&committed, account.key())?, &groups, Some(&token.bearer))?))
 }

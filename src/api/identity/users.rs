@@ -11,8 +11,9 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::access::{change, edited, entered, ids, in_live, made, of_organization, owned, room, written};
+use super::access::{edited, entered, ids, in_live, made, of_organization, owned, room, written};
 use super::members::{Groups, Member};
+use crate::api::access::read_modify_write;
 use crate::api::context::Trail;
 use crate::api::error::{ApiError, ErrorBody, Failure};
 use crate::api::extract::{Authenticated, JsonBody, PathElements};
@@ -141,7 +142,7 @@ async fn create_user(
         writes.extend(groups.moving(&api, &caller, organization, &member, &accepted.groups)?);
         Ok(in_live(organization, writes))
     };
-    let committed = change(&api, planned).await?;
+    let committed = read_modify_write(&api, planned).await?;
     let groups = Groups::of(&api, organization).await?;
     let read = UserRead::of(&*written(&committed, user.key())?, &groups)?;
     Ok((StatusCode::CREATED, Json(read)).into_response())
@@ -180,7 +181,7 @@ async fn update_user(
         writes.push(edited(&api, &caller, &record, Some(&accepted.metadata), &accepted.spec)?);
         Ok(Batch::of(writes))
     };
-    let committed = change(&api, planned).await?;
+    let committed = read_modify_write(&api, planned).await?;
     let groups = Groups::of(&api, organization).await?;
     Ok(Json(UserRead::of(&*written(&committed, user.key())?, &groups)?))
 }
@@ -209,7 +210,7 @@ async fn delete_user(
         writes.extend(with_tokens(&api, &record).await?);
         Ok(Batch::of(writes))
     };
-    change(&api, planned).await?;
+    read_modify_write(&api, planned).await?;
     Ok(StatusCode::OK)
 }
 

@@ -2,9 +2,17 @@
 //! do is worked out from the groups of their organization.
 //!
 //! Recognized callers are remembered for a few seconds, because a client that polls would otherwise cost several store
-//! reads per request. Tokens that were refused are not remembered: an attacker could fill the memory with them. What
-//! is remembered is of a *generation*; every change of an identity in this process begins a new one, so that nothing
-//! that was worked out before the change is believed after it, not even what a slow reader remembers late.
+//! reads per request. Tokens that were refused are not remembered: an attacker could fill the memory with them.
+//!
+//! ```text
+//!   request ──▶ has the store moved? ──▶ did anything change that rights follow from? ──▶ a new generation
+//!                      └── no ─────────────────── no ──┴──▶ remembered, of this generation? ──▶ believed
+//! ```
+//!
+//! What is remembered is of a *generation*. Before anything remembered is believed, the changes since the last look are
+//! read from the store's log, nearly always from memory; a change of an identity begins a new generation, whoever made
+//! it. So nothing that was worked out before a commit is believed after its answer, not even what a slow reader
+//! remembers late.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -15,26 +23,30 @@ use async_trait::async_trait;
 use aws_lc_rs::digest::{Context, SHA256};
 use dashmap::DashMap;
 use jiff::Timestamp;
+use tokio::sync::watch;
 
 use super::acl::{Acl, OrganizationGrants};
 use super::membership::{Roles, granted};
 use super::speaking::{ActorKind, Delegate, SpeakingFor};
 use super::{Account, AuthenticationError, Caller, IdentityService};
 use crate::model::ambient::Ambient;
-use crate::model::ids::{GroupId, Key, OrganizationId, ProjectId, ServiceAccountId, UserId};
+use crate::model::ids::{GroupId, Key, Kind, OrganizationId, ProjectId, ServiceAccountId, UserId};
 use crate::model::member::{Group, GroupSpec, User, UserState};
 use crate::model::organization::{Project, ProjectSpec};
 use crate::model::record::{Record, ResourceKind};
 use crate::model::token::{BearerToken, BoundTo, Token, TokenSpec};
-use crate::store::{Filter, Pages, Store, StoreError};
+use crate::store::{Change, ChangeEvent, Changes, Filter, Pages, Position, Store, StoreError};
 
-/// How long a recognized caller is believed without looking again, when nothing changes in this process. Longer would
-/// make a change by anybody else feel broken; shorter would not spare the store a client that polls every second.
+/// How long a recognized caller is believed without looking again, when nothing changes. A net under the log: longer
+/// would not spare the store anything that matters; shorter would not spare it a client that polls every second.
 const REMEMBERED_FOR: Duration = Duration::from_secs(10);
 
 /// How many callers are remembered at once: some tens of megabytes when all are users with many projects. Beyond it the
 /// store is asked each time, which is slower but never wrong.
 const REMEMBERED_MAX: usize = 16_384;
+
+/// How many changes one look goes through. Whoever lags further has missed a burst, and is better off forgetting all.
+const CHANGES_MAX: usize = 256;
 
 /// No token of ours is longer; what is longer is not worth hashing.
 const BEARER_LEN_MAX: usize = 512;
@@ -53,12 +65,35 @@ pub struct EmbeddedIdentity {
     ambient: Ambient,
     remembered: DashMap<Fingerprint, Remembered>,
     generation: AtomicU64,
+    latest: watch::Receiver<Position>,
+    /// The position up to which changes have been looked at.
+    seen: AtomicU64,
 }
 
 impl EmbeddedIdentity {
     #[must_use]
     pub fn new(store: Arc<dyn Store>, ambient: Ambient) -> Self {
-        Self { store, ambient, remembered: DashMap::new(), generation: AtomicU64::new(0) }
+        let latest = store.latest();
+        let seen = AtomicU64::new(latest.borrow().0);
+        Self { store, ambient, remembered: DashMap::new(), generation: AtomicU64::new(0), latest, seen }
+    }
+
+    /// Begins a new generation if anything that rights follow from has changed since the last look. Several may look
+    /// at once: the position moves only after the generation, so that nobody passes between the two.
+    async fn catch_up(&self) {
+        let latest = *self.latest.borrow();
+        let seen = Position(self.seen.load(Ordering::SeqCst));
+        if latest <= seen {
+            return;
+        }
+        let changed = match self.store.changes(seen, CHANGES_MAX).await {
+            Ok(Changes::Next(changes)) => changes.len() >= CHANGES_MAX || changes.iter().any(concerns_rights),
+            Ok(Changes::Resync(_)) | Err(_) => true,
+        };
+        if changed {
+            self.generation.fetch_add(1, Ordering::SeqCst);
+        }
+        self.seen.fetch_max(latest.0, Ordering::SeqCst);
     }
 
     fn recall(&self, fingerprint: &Fingerprint, now: Timestamp) -> Option<Caller> {
@@ -207,6 +242,7 @@ impl IdentityService for EmbeddedIdentity {
         let presented = BearerToken::parse(bearer).ok_or(AuthenticationError::Invalid)?;
         let fingerprint = fingerprint(bearer, speaking);
         let now = self.ambient.now();
+        self.catch_up().await;
         if let Some(caller) = self.recall(&fingerprint, now) {
             return Ok(caller);
         }
@@ -219,10 +255,13 @@ impl IdentityService for EmbeddedIdentity {
         self.remember(fingerprint, Remembered { caller: caller.clone(), until, generation }, now);
         Ok(caller)
     }
+}
 
-    fn forget(&self) {
-        self.generation.fetch_add(1, Ordering::SeqCst);
-    }
+/// Can what somebody may do follow from this? That somebody refers to a project gives nobody anything.
+fn concerns_rights(change: &Change) -> bool {
+    let told = !matches!(change.event, ChangeEvent::Referenced);
+    let kinds = [Kind::Organization, Kind::Project, Kind::Group, Kind::User, Kind::ServiceAccount, Kind::Token];
+    told && kinds.contains(&change.key.kind)
 }
 
 /// Tells requests apart that may be answered differently. A token has no byte of zero in it.
