@@ -200,7 +200,7 @@ async fn what_a_server_names_must_be_there_and_belong_to_it() {
     let elsewhere = group(&world, &other).await;
     let project = world.ambient.uuid();
     let placement = Placement { organization: Some(world.start.organization_id), ..Placement::default() };
-    world.insert::<Project>(project, "second", placement, &ProjectSpec {}).await;
+    world.insert::<Project>(project, "second", placement, &ProjectSpec::default()).await;
     let mut foreign = authority_body(&world, "ca");
     foreign["spec"]["projectId"] = json!(project);
     let foreign = world.made(AUTHORITIES, &foreign).await;

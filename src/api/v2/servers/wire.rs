@@ -189,22 +189,21 @@ fn is_infrastructure(host: &str) -> bool {
 }
 
 fn accept_networking(wire: WireNetworking) -> Result<Networking, ApiError> {
-    let groups = wire.security_groups.map(accept_groups).transpose()?;
     Ok(Networking {
-        security_groups: groups,
+        security_groups: wire.security_groups.as_deref().map(accept_groups).transpose()?,
         public_ip: wire.public_ip,
-        allowed_source_addresses: wire.allowed_source_addresses.map(accept_sources).transpose()?,
+        allowed_source_addresses: wire.allowed_source_addresses.as_deref().map(accept_sources).transpose()?,
     })
 }
 
-fn accept_groups(texts: Vec<String>) -> Result<Vec<SecurityGroupId>, ApiError> {
+fn accept_groups(texts: &[String]) -> Result<Vec<SecurityGroupId>, ApiError> {
     if texts.len() > SECURITY_GROUPS_MAX {
         return Err(ApiError::invalid("spec.networking.securityGroups must be at most 32"));
     }
     texts.iter().map(|text| body_id(text, "spec.networking.securityGroups must be UUIDs")).collect()
 }
 
-fn accept_sources(texts: Vec<String>) -> Result<Vec<Prefix>, ApiError> {
+fn accept_sources(texts: &[String]) -> Result<Vec<Prefix>, ApiError> {
     if texts.len() > ALLOWED_SOURCES_MAX {
         return Err(ApiError::invalid("spec.networking.allowedSourceAddresses must be at most 256"));
     }
