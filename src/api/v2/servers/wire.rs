@@ -177,7 +177,7 @@ impl ServerUpdate {
             metadata: self.metadata.accept()?,
             flavor: body_id(&spec.flavor_id, "spec.flavorId must be a UUID")?,
             image: body_id(&spec.image_id, "spec.imageId must be a UUID")?,
-            networking: spec.networking.map(accept_networking).transpose()?,
+            networking: spec.networking.as_ref().map(accept_networking).transpose()?,
             user_data: spec.user_data.map(accept_user_data).transpose()?,
         })
     }
@@ -188,7 +188,7 @@ fn is_infrastructure(host: &str) -> bool {
     (1..=INFRASTRUCTURE_LEN_MAX).contains(&host.len()) && host.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-fn accept_networking(wire: WireNetworking) -> Result<Networking, ApiError> {
+fn accept_networking(wire: &WireNetworking) -> Result<Networking, ApiError> {
     Ok(Networking {
         security_groups: wire.security_groups.as_deref().map(accept_groups).transpose()?,
         public_ip: wire.public_ip,
