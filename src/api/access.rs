@@ -82,19 +82,24 @@ fn sees_every_region(caller: &Caller) -> bool {
 /// many losses in a row mean a storm on one resource; more tries would hold the request longer than its client waits.
 const UPDATE_TRIES_MAX: usize = 16;
 
-/// Commits what `planned` makes of the records as it finds them, again and again while others write in between.
+/// Commits what `planned` makes of the records as it finds them, again and again while others write in between: change
+/// them, take one away, or give one a child. If what stood in the way stays, `planned` will find it and say so better.
 pub async fn read_modify_write<F>(api: &Api, planned: impl Fn() -> F) -> Result<Committed, ApiError>
 where
     F: Future<Output = Result<Batch, ApiError>>,
 {
+    let mut last = ApiError::unavailable();
     for _ in 0..UPDATE_TRIES_MAX {
         match api.store.commit(planned().await?).await {
             Ok(committed) => return Ok(committed),
-            Err(StoreError::Refused(Refusal::Conflict(_))) => tokio::task::yield_now().await,
+            Err(StoreError::Refused(
+                refusal @ (Refusal::Conflict(_) | Refusal::Missing(_) | Refusal::HasChildren(_)),
+            )) => last = refusal.into(),
             Err(error) => return Err(error.into()),
         }
+        tokio::task::yield_now().await;
     }
-    Err(ApiError::unavailable())
+    Err(last)
 }
 
 /// The name by which permission on a kind is granted; `None` for kinds that have no surface of their own.

@@ -50,6 +50,9 @@ pub enum CommonErrors {
     /// Not permitted.
     #[response(status = 403)]
     Forbidden(ErrorBody),
+    /// The caller's organization sends more than it may.
+    #[response(status = 429)]
+    TooManyRequests(ErrorBody),
     /// A failure inside.
     #[response(status = 500)]
     Internal(ErrorBody),

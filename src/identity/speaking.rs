@@ -65,7 +65,7 @@ impl SpeakingFor {
     /// Whom; `None` when the request speaks for itself.
     pub fn delegate(&self) -> Result<Option<Delegate>, AuthenticationError> {
         match &self.principal {
-            Some(text) => Delegate::read(text).map(Some).ok_or(AuthenticationError::Principal),
+            Some(text) => Delegate::read(text).map(Some),
             // To act as somebody without saying as whom must not end in acting as oneself.
             None if self.impersonate => Err(AuthenticationError::Principal),
             None => Ok(None),
@@ -74,15 +74,11 @@ impl SpeakingFor {
 }
 
 impl Delegate {
-    fn read(text: &str) -> Option<Self> {
-        if text.len() > PRINCIPAL_LEN_MAX {
-            return None;
-        }
-        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()?;
-        let wire: Wire = serde_json::from_slice(&bytes).ok()?;
+    fn read(text: &str) -> Result<Self, AuthenticationError> {
+        let wire = Wire::read(text).ok_or(AuthenticationError::Principal)?;
         let listed = wire.organization_ids.unwrap_or_default();
         if !is_subject(&wire.actor) || listed.len() > ORGANIZATIONS_MAX {
-            return None;
+            return Err(AuthenticationError::Principal);
         }
         let organization = given(wire.organization_id)?;
         let mut organizations = Vec::new();
@@ -93,16 +89,24 @@ impl Delegate {
         organizations.sort_unstable();
         organizations.dedup();
         let project = given(wire.project_id)?;
-        Some(Self { organization, project, organizations, kind: wire.kind, actor: wire.actor })
+        Ok(Self { organization, project, organizations, kind: wire.kind, actor: wire.actor })
     }
 }
 
-/// An id, or that there is none; `None` when there is one that is malformed.
-fn given<T: std::str::FromStr>(text: Option<String>) -> Option<Option<T>> {
-    match text.filter(|text| !text.is_empty()) {
-        None => Some(None),
-        Some(text) => text.parse().ok().map(Some),
+impl Wire {
+    fn read(text: &str) -> Option<Self> {
+        if text.len() > PRINCIPAL_LEN_MAX {
+            return None;
+        }
+        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()?;
+        serde_json::from_slice(&bytes).ok()
     }
+}
+
+/// An id, or that there is none.
+fn given<T: std::str::FromStr>(text: Option<String>) -> Result<Option<T>, AuthenticationError> {
+    let text = text.filter(|text| !text.is_empty());
+    text.map(|text| text.parse().map_err(|_| AuthenticationError::Principal)).transpose()
 }
 
 #[cfg(test)]

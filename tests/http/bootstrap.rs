@@ -8,15 +8,16 @@ use std::time::Duration;
 use jiff::Timestamp;
 use regent::bootstrap::envelope_key::{EnvelopeKeyError, load_or_create};
 use regent::bootstrap::{BootstrapFile, Outcome, Urls, bootstrap, random_secret, token_requests};
-use regent::identity::IdentityService;
+use regent::identity::acl::{Endpoint, Operation, Scope};
 use regent::identity::embedded::EmbeddedIdentity;
 use regent::identity::speaking::SpeakingFor;
+use regent::identity::{Account, IdentityService};
 use regent::model::ambient::{Ambient, Clock};
-use regent::model::ids::{Incarnation, TokenId};
+use regent::model::ids::{Incarnation, ServiceAccountId, TokenId, UserId};
 use regent::model::metadata::{Metadata, Placement};
 use regent::model::quota::QuotaKind;
 use regent::model::record::Record;
-use regent::model::token::{BearerToken, Role, Token};
+use regent::model::token::{BearerToken, BoundTo, Role, Token};
 use regent::store::{Batch, Store, Write};
 
 use super::{Folder, memory_store};
@@ -61,6 +62,24 @@ async fn a_first_start_leaves_a_working_token_in_a_private_file() {
 }
 
 #[tokio::test]
+async fn a_first_start_leaves_a_users_token_too_which_may_use_the_project_and_no_more() {
+    let (ambient, folder) = (Ambient::system(), Folder::new());
+    let store = memory_store(&ambient);
+    let file = issued(store.as_ref(), &ambient, &folder).await;
+    let identity = EmbeddedIdentity::new(Arc::clone(&store), ambient.clone());
+    let bearer = file.user_token.expect("a user's token");
+    let caller = identity.authenticate(&bearer, &SpeakingFor::default()).await.expect("admitted");
+    assert_eq!((caller.subject.as_str(), caller.account()), ("user", Account::Member(file.organization_id)));
+    let project = Scope::Project(file.organization_id, file.project_id);
+    assert!(caller.allows(Endpoint::NetworksV2, Operation::Create, project));
+    assert!(!caller.allows(Endpoint::Projects, Operation::Create, Scope::Organization(file.organization_id)));
+    assert!(!caller.allows(Endpoint::Admin, Operation::Read, Scope::Global));
+    for usage in store.usage(file.organization_id).await.expect("reads") {
+        assert!(usage.limit > usage.kind.default_limit() * 100, "ample: {usage:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_second_start_changes_nothing_but_the_addresses() {
     let (ambient, folder) = (Ambient::system(), Folder::new());
     let store = memory_store(&ambient);
@@ -84,6 +103,8 @@ async fn a_token_that_was_lost_between_commit_and_file_is_replaced() {
     assert_eq!(file.region_id, lost.region_id);
     assert!(admits(&store, &ambient, &file.token).await);
     assert!(!admits(&store, &ambient, &lost.token).await, "tokens that nobody holds do not pile up");
+    assert!(admits(&store, &ambient, &file.user_token.expect("a user's")).await);
+    assert!(!admits(&store, &ambient, &lost.user_token.expect("a user's")).await);
 }
 
 #[test]
@@ -139,6 +160,28 @@ async fn a_token_request_that_others_could_have_written_is_refused() {
     token_requests::take_all(&folder.0, store.as_ref(), &ambient).await;
     assert!(!path.exists(), "it is not tried for ever");
     assert!(!admits(&store, &ambient, &token.reveal()).await);
+}
+
+#[tokio::test]
+async fn a_token_can_be_made_on_the_host_for_a_user_who_is_there_and_goes_with_them() {
+    let (ambient, folder) = (Ambient::system(), Folder::new());
+    let store = memory_store(&ambient);
+    let file = issued(store.as_ref(), &ambient, &folder).await;
+    let user = |subject| UserId::of(file.organization_id, subject);
+    let request = async |bound_to: BoundTo| {
+        let token = new_token(&ambient);
+        let path = token_requests::leave(&folder.0, &token, &token.spec("user", bound_to, None)).expect("leaves");
+        token_requests::take_all(&folder.0, store.as_ref(), &ambient).await;
+        assert!(!path.exists(), "it is not tried for ever");
+        token
+    };
+    let good = request(user("user").into()).await;
+    assert!(admits(&store, &ambient, &good.reveal()).await);
+    let record = store.get(good.id.key()).await.expect("reads").expect("it is there");
+    assert_eq!(record.metadata.owner, Some(user("user").key()));
+    assert!(!admits(&store, &ambient, &request(user("nobody").into()).await.reveal()).await);
+    let account = ServiceAccountId(ambient.uuid());
+    assert!(!admits(&store, &ambient, &request(account.into()).await.reveal()).await);
 }
 
 struct HandClock(Mutex<Timestamp>);

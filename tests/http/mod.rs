@@ -7,6 +7,10 @@ mod cloud;
 mod cross_cutting;
 mod flavors_images;
 mod identity;
+mod identity_callers;
+mod identity_members;
+mod identity_quota;
+mod identity_tenants;
 mod limits;
 mod matrix;
 mod moody_store;
@@ -200,7 +204,11 @@ impl World {
 
     /// A bearer for somebody who may do exactly this.
     pub fn bearer_of(&self, name: &str, acl: Acl) -> String {
-        let caller = Caller::new(name.to_owned(), acl);
+        self.bearer_for(name, Caller::new(name.to_owned(), acl))
+    }
+
+    /// A bearer for exactly this caller.
+    pub fn bearer_for(&self, name: &str, caller: Caller) -> String {
         self.identity.made_up.lock().expect("not poisoned").insert(name.to_owned(), caller);
         name.to_owned()
     }

@@ -61,9 +61,11 @@ async fn status(url: &str, token: &str) -> StatusCode {
     reqwest::Client::new().get(url).bearer_auth(token).send().await.expect("an answer").status()
 }
 
-async fn new_token(folder: &Folder) -> String {
+async fn new_token(folder: &Folder, more: &[&str]) -> String {
     let data = folder.0.join("data");
-    let output = Command::new(BINARY).args(["token", "new", "--data-dir"]).arg(data).output().await.expect("runs");
+    let mut command = Command::new(BINARY);
+    command.args(["token", "new", "--data-dir"]).arg(data).args(more);
+    let output = command.output().await.expect("runs");
     assert!(output.status.success());
     String::from_utf8(output.stdout).expect("text").trim().to_owned()
 }
@@ -77,8 +79,22 @@ async fn a_server_serves_takes_tokens_from_the_host_and_comes_back() {
     assert_eq!(status(&networks, &start.token).await, StatusCode::OK);
     assert_eq!(status(&format!("{}/admin/v1/tree", start.admin_url), &start.token).await, StatusCode::OK);
     assert_eq!(status(&format!("{}/metrics", start.admin_url), "").await, StatusCode::OK);
-    let token = new_token(&folder).await;
+    let token = new_token(&folder, &[]).await;
     assert_eq!(status(&networks, &token).await, StatusCode::OK);
+    let organization = start.organization_id.to_string();
+    let user = new_token(&folder, &["--user", "user", "--organization", &organization]).await;
+    let service = new_token(&folder, &["--service", "compute-service"]).await;
+    let reader = new_token(&folder, &["--role", "platform-reader"]).await;
+    let (projects, tree) = (
+        format!("{}/api/v1/organizations/{organization}/projects", start.api_url),
+        format!("{}/admin/v1/tree", start.admin_url),
+    );
+    let user_token = start.user_token.clone().expect("a user's token");
+    for (bearer, operator) in [(&user_token, false), (&user, false), (&service, false), (&reader, true)] {
+        assert_eq!(status(&projects, bearer).await, StatusCode::OK);
+        let expected = if operator { StatusCode::OK } else { StatusCode::FORBIDDEN };
+        assert_eq!(status(&tree, bearer).await, expected);
+    }
     process.end().await;
     let process = Process::start(&folder, &[]).await;
     let again = started(&folder);

@@ -199,7 +199,7 @@ pub async fn books_are_even(rig: &Rig, life: &Life, known: &BTreeMap<Uuid, Known
         "charges: {charged:?}"
     );
     let usage = store.usage(life.start.organization_id).await.map_err(text)?;
-    let used = usage.iter().map(|usage| usage.used.total()).sum::<u64>();
+    let used = usage.iter().map(|usage| usage.used.committed).sum::<u64>();
     ensure!(used == ids.len() as u64, "the quota says {used} for {} networks", ids.len());
     let mut holders = store.references(life.start.project_id.key()).await.map_err(text)?;
     holders.sort();
@@ -268,7 +268,7 @@ mod tests {
     fn object(id: &str, of: Uuid, body: Body) -> CloudObject {
         let marks = Some(Marks { id: of, incarnation: Incarnation(of) });
         let (id, name) = (ObjectId(id.to_owned()), id.to_owned());
-        CloudObject { id, name, marks, state: ObjectState::Active, tags: BTreeMap::new(), pending: None, body }
+        CloudObject { id, name, marks, state: ObjectState::Active, pending: None, tags: BTreeMap::new(), body }
     }
 
     /// A cloud with one network and all that belongs to it.

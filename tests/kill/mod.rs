@@ -14,6 +14,7 @@
 mod checks;
 mod client;
 mod ledger;
+mod quota;
 mod report;
 mod rig;
 

@@ -274,7 +274,10 @@ pub async fn delete(life: &Life, ledger: &mut Ledger, id: Uuid) {
     let refused = !known.references.is_empty() || kept;
     let in_doubt = !known.doubtful.is_empty() || may_be_kept;
     known.deleted = if refused { Some(false) } else { None };
-    ledger.machines.network_deleted(id, known.deleted);
+    let groups = ledger.machines.groups.clone();
+    if !refused {
+        ledger.machines.network_deleted(id, None);
+    }
     let (status, answer) = life.request("DELETE", &format!("/api/v2/networks/{id}"), None).await;
     let known = ledger.networks.get_mut(&id).expect("known");
     match status {
@@ -287,7 +290,7 @@ pub async fn delete(life: &Life, ledger: &mut Ledger, id: Uuid) {
             assert!(answer["error_description"].as_str().is_some_and(|text| text.contains("in use")), "{answer}");
             assert!(refused || in_doubt, "{id} was refused deletion although nobody refers to it");
             known.deleted = Some(false);
-            ledger.machines.network_deleted(id, Some(false));
+            ledger.machines.groups = groups;
         }
         other => panic!("a delete was answered {other}: {answer}"),
     }

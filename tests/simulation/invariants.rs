@@ -50,6 +50,11 @@ fn is_at_rest(graph: &Graph, key: Key, depth: usize) -> bool {
     let Some(snapshot) = graph.node(key).map(|node| node.snapshot()) else { return false };
     match snapshot.phase {
         Phase::Settled | Phase::Paused | Phase::Parked => true,
+        // What it lies on is paused, and may be missing.
+        Phase::Retrying => {
+            let owner = snapshot.owner.and_then(|owner| graph.node(owner));
+            owner.is_some_and(|owner| owner.snapshot().phase == Phase::Paused)
+        }
         Phase::Waiting if depth > KINDS.len() || snapshot.on_cloud => false,
         Phase::Waiting => {
             let held = snapshot.waits_for.iter().all(|other| {
@@ -213,7 +218,10 @@ async fn cloud_is_as_stored(
         let wanted = |records: &BTreeMap<Uuid, Arc<Record>>| {
             let here = records.values().filter(|record| here(record));
             // A paused resource may have been paused before it was made, and nobody misses its principal.
-            let resting = |record: &Arc<Record>| record.metadata.paused || unmissed.contains(&record.key);
+            // Nor is anything made again that is being deleted and waits for its users.
+            let resting = |record: &Arc<Record>| {
+                record.metadata.paused || record.metadata.is_deleting() || unmissed.contains(&record.key)
+            };
             let (must, may): (Vec<_>, Vec<_>) = here.partition(|record| !resting(record));
             let ids = |records: Vec<&Arc<Record>>| records.iter().map(|record| record.key.id).collect::<BTreeSet<_>>();
             (ids(must), ids(may))
@@ -239,14 +247,18 @@ async fn cloud_is_as_stored(
                 ensure!(seen.contains_key(id), "the cloud lacks {what} {id} in {region}");
             }
         }
-        let missed = |record: &&Arc<Record>| here(record) && !record.metadata.paused && !unmissed.contains(&record.key);
+        let missed = |record: &&Arc<Record>| {
+            let left_alone = record.metadata.paused || record.metadata.is_deleting();
+            here(record) && !left_alone && !unmissed.contains(&record.key)
+        };
         let wanted_count = identities.values().filter(missed).count();
         ensure!(
             inventory.credentials.len() >= wanted_count && inventory.credentials.len() <= inventory.users.len(),
             "{} credentials for {wanted_count} principals in {region}",
             inventory.credentials.len()
         );
-        for network in networks.values().filter(|record| here(record) && !record.metadata.paused) {
+        let kept_up = |record: &Arc<Record>| !record.metadata.paused && !record.metadata.is_deleting();
+        for network in networks.values().filter(|record| here(record) && kept_up(record)) {
             let spec = network.open::<Network>().map_err(|error| error.to_string())?.spec;
             let subnet =
                 inventory.subnets.iter().find(|object| object.marks.is_some_and(|marks| marks.id == network.key.id));

@@ -2,6 +2,7 @@
 
 use super::super::kind;
 use super::{Interruption, Pass};
+use crate::model::condition::{Condition, Truth};
 use crate::model::edge::Holder;
 use crate::model::ids::Key;
 use crate::sabotage::{self, Defect};
@@ -65,7 +66,11 @@ impl Pass<'_> {
     /// What is no longer used is given back, once the cloud has followed. Before the status says that it has: a crash
     /// in between would leave a reference that nobody looks at any more.
     pub(super) async fn give_back_references(&self) -> Result<(), Interruption> {
-        if !self.is_new_intent() {
+        let said = self.record.conditions.available.as_ref();
+        let is_said = |said: &Condition| {
+            said.status == Truth::True && said.observed_generation == self.record.metadata.generation
+        };
+        if said.is_some_and(is_said) {
             return Ok(());
         }
         let Some(wanted) = (self.entry.references)(&self.record)? else { return Ok(()) };

@@ -152,10 +152,11 @@ pub fn edited<S: serde::Serialize>(
     if record.metadata.is_deleting() {
         return Err(ApiError::invalid(deleting_text(record.key.kind)));
     }
+    let spec = Document::of(spec);
     let mut metadata = Metadata {
         modifier: Some(caller.subject.clone()),
         modified: Some(api.ambient.now()),
-        generation: record.metadata.generation + 1,
+        generation: record.metadata.generation + u64::from(spec != record.spec),
         writer_version: WRITER_VERSION,
         ..record.metadata.clone()
     };
@@ -164,7 +165,6 @@ pub fn edited<S: serde::Serialize>(
         metadata.description.clone_from(&accepted.description);
         metadata.tags.clone_from(&accepted.tags);
     }
-    let spec = Document::of(spec);
     Ok(Write::Intent { key: record.key, expected: record.revision, metadata: Box::new(metadata), spec })
 }
 
@@ -198,7 +198,7 @@ pub fn written(committed: &Committed, key: Key) -> Result<Arc<Record>, ApiError>
 }
 
 /// Ids that a client wrote: well formed, each once, and not too many.
-pub fn ids<T: std::str::FromStr + Ord + Copy>(field: &str, texts: Vec<String>) -> Result<Vec<T>, ApiError> {
+pub fn ids<T: std::str::FromStr + Ord + Copy>(field: &str, texts: &[String]) -> Result<Vec<T>, ApiError> {
     if texts.len() > IDS_MAX {
         return Err(ApiError::invalid(format!("{field} must be at most {IDS_MAX}")));
     }

@@ -11,8 +11,8 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::access::{change, commit, edited, entered, made, of_organization, owned, project_of, visited, written};
-use crate::api::access::permitted;
+use super::access::{edited, entered, made, of_organization, owned, project_of, visited, written};
+use crate::api::access::{permitted, read_modify_write};
 use crate::api::context::Trail;
 use crate::api::error::{ApiError, ErrorBody, Failure};
 use crate::api::extract::{Authenticated, JsonBody, PathElements};
@@ -249,7 +249,7 @@ async fn update_allocation(
         let edited = edited(&api, &caller, &record, Some(&accepted), &spec)?;
         Ok(Batch::of(vec![edited, charge(&record, place.0, place.1, &spec)]))
     };
-    let committed = change(&api, planned).await?;
+    let committed = read_modify_write(&api, planned).await?;
     let allocation: AllocationId = path.id("allocationID")?;
     Ok(Json(AllocationRead::of(&*written(&committed, allocation.key())?)?))
 }
@@ -273,6 +273,6 @@ async fn delete_allocation(
     trail.resource(record.key);
     let (key, incarnation) = (record.key, record.metadata.incarnation);
     let writes = vec![Write::Release { holder: key, incarnation }, Write::Remove { key, incarnation }];
-    commit(&api, Batch::of(writes)).await?;
+    api.store.commit(Batch::of(writes)).await?;
     Ok(StatusCode::ACCEPTED)
 }

@@ -73,10 +73,10 @@ impl GroupWrite {
         let spec = self.spec;
         let subjects = spec.subjects.map(accept_subjects).transpose()?;
         let spec = GroupSpec {
-            roles: ids("spec.roleIDs", spec.role_ids)?,
+            roles: ids("spec.roleIDs", &spec.role_ids)?,
             subjects,
-            users: spec.user_ids.map(|users| ids("spec.userIDs", users)).transpose()?,
-            service_accounts: ids("spec.serviceAccountIDs", spec.service_account_ids)?,
+            users: spec.user_ids.map(|users| ids("spec.userIDs", &users)).transpose()?,
+            service_accounts: ids("spec.serviceAccountIDs", &spec.service_account_ids)?,
         };
         Ok((self.metadata.accept()?, spec))
     }

@@ -105,8 +105,8 @@ impl Groups {
         groups: &[GroupId],
     ) -> Result<(), ApiError> {
         self.must_hold(groups)?;
-        let named = self.0.iter().filter(|(record, _)| groups.contains(&GroupId(record.key.id)));
-        named.map(|(_, group)| grantable(caller, organization, &group.roles)).collect()
+        let mut named = self.0.iter().filter(|(record, _)| groups.contains(&GroupId(record.key.id)));
+        named.try_for_each(|(_, group)| grantable(caller, organization, &group.roles))
     }
 
     pub fn must_hold(&self, groups: &[GroupId]) -> Result<(), ApiError> {

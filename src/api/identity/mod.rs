@@ -1,8 +1,8 @@
 //! The identity service: organizations and what they own, on the paths that existing clients know.
 //!
 //! Records of these kinds simply are: accepting a request is all there is to do. Projects and organizations are only
-//! *marked* deleted here, since what lies in them has to go first; everything else goes at once. Every commit tells
-//! whoever recognizes callers that identities have changed.
+//! *marked* deleted here, since what lies in them has to go first; everything else goes at once. Every commit that
+//! may change what somebody may do tells whoever recognizes callers (`access::commit`, `access::change`).
 //!
 //! An organization that is unknown and one that is somebody else's get the same 403: see [`access`].
 

@@ -68,7 +68,7 @@ struct ProjectRead {
 
 impl ProjectWrite {
     fn accept(self) -> Result<(AcceptedMetadata, ProjectSpec), ApiError> {
-        let groups = ids("spec.groupIDs", self.spec.group_ids)?;
+        let groups = ids("spec.groupIDs", &self.spec.group_ids)?;
         Ok((self.metadata.accept()?, ProjectSpec { groups }))
     }
 }

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::access::{commit, entered, in_live};
+use super::access::{entered, in_live};
 use crate::api::context::Trail;
 use crate::api::error::ApiError;
 use crate::api::extract::{Authenticated, JsonBody, PathElements};
@@ -142,6 +142,6 @@ async fn set_quotas(
     for (&kind, &limit) in &wanted {
         batch = batch.provided(Precondition::UsesAtMost { organization, kind, limit });
     }
-    commit(&api, batch).await?;
+    api.store.commit(batch).await?;
     read(&api, organization).await
 }

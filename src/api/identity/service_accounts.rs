@@ -82,7 +82,7 @@ struct ServiceAccountRead {
 
 impl ServiceAccountWrite {
     fn accept(self) -> Result<(AcceptedMetadata, Vec<GroupId>), ApiError> {
-        Ok((self.metadata.accept()?, ids("spec.groupIDs", self.spec.group_ids)?))
+        Ok((self.metadata.accept()?, ids("spec.groupIDs", &self.spec.group_ids)?))
     }
 }
 

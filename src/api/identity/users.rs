@@ -79,7 +79,7 @@ impl UserWrite {
         if !is_subject(&self.spec.subject) {
             return Err(ApiError::invalid("spec.subject must be 1 to 254 visible ASCII characters"));
         }
-        let groups = ids("spec.groupIDs", self.spec.group_ids)?;
+        let groups = ids("spec.groupIDs", &self.spec.group_ids)?;
         Ok(AcceptedUser { metadata, spec: UserSpec { subject: self.spec.subject, state: self.spec.state }, groups })
     }
 }

@@ -23,6 +23,14 @@ use crate::model::server::{PowerState, ServerTask};
 #[serde(transparent)]
 pub struct ObjectId(pub String);
 
+impl ObjectId {
+    /// Key pairs alone are known by their user and their name, as in real clouds.
+    #[must_use]
+    pub fn of_key_pair(user: &Self, name: &str) -> Self {
+        Self(format!("{user}:{name}"))
+    }
+}
+
 impl fmt::Display for ObjectId {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.0)

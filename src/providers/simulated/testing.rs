@@ -16,10 +16,11 @@ use super::in_process::{InProcess, Kept};
 use super::objects::{Body, CloudObject, Marks, NewObject, ObjectId};
 use crate::model::ambient::{Ambient, Clock, Interrupt};
 use crate::model::identity::IdentityDetail;
-use crate::model::ids::Incarnation;
+use crate::model::ids::{Incarnation, Kind};
 use crate::model::network::VlanId;
 use crate::model::record::Document;
 use crate::model::sealed::{EnvelopeKey, SealError, Sealed};
+use crate::model::server::ServerDetail;
 use crate::providers::Ledger;
 use crate::store::{Refusal, StoreError};
 
@@ -80,6 +81,8 @@ impl Interrupt for Cut {
 
 /// A ledger that outlives the processes that write to it. Its writes are points to die at, too.
 pub struct MemoryLedger {
+    /// The kind of resource that the pass is about.
+    pub about: Kind,
     pub interrupt: Arc<Cut>,
     pub written: Arc<Mutex<Written>>,
 }
@@ -87,6 +90,7 @@ pub struct MemoryLedger {
 #[derive(Default)]
 pub struct Written {
     pub identity: IdentityDetail,
+    pub server: ServerDetail,
     pub notes: u64,
     pub vlans: BTreeMap<Uuid, u16>,
     pub network: Uuid,
@@ -108,7 +112,11 @@ impl Ledger for MemoryLedger {
             if written.is_broken {
                 return Err(StoreError::Unavailable("the disk is full".to_owned()));
             }
-            written.identity = detail.read().expect("only principals note anything");
+            match self.about {
+                Kind::Identity => written.identity = detail.read().expect("a principal's"),
+                Kind::Server => written.server = detail.read().expect("a server's"),
+                other => panic!("a {other} has nothing to note"),
+            }
             written.notes += 1;
         }
         self.interrupt.point("ledger:after").await;

@@ -1,7 +1,7 @@
 //! What the cloud allows and refuses: its behaviour when nothing is wrong.
 //!
 //! Decided after what real clouds do:
-//! - Names are not unique: two creates make two objects.
+//! - Names are not unique: two creates make two objects. Only a user's key pairs are told apart by them.
 //! - A project is refused deletion while there is anything in it. Users belong to the domain, so neither blocks
 //!   the other.
 //! - Deleting a user revokes its credentials; deleting a network takes its subnets along, unless a router has an
@@ -166,7 +166,11 @@ impl World {
         if let Some((kind, parent)) = new.body.parent() {
             self.usable(kind, parent)?;
         }
-        let (id, mut body) = (self.draw_id(), new.body.clone());
+        let mut body = new.body.clone();
+        let id = match &body {
+            Body::KeyPair { user, .. } => ObjectId::of_key_pair(user, &new.name),
+            _ => self.draw_id(),
+        };
         self.admit_body(now, &id, &mut body)?;
         let mut object = CloudObject {
             id,
@@ -188,6 +192,9 @@ impl World {
     /// Refuses what cannot be, and fills in what the cloud decides.
     fn admit_body(&self, now: Timestamp, id: &ObjectId, body: &mut Body) -> Outcome<()> {
         match body {
+            Body::KeyPair { .. } if self.table.get(ObjectKind::KeyPair, id).is_some() => {
+                Err(CloudError::conflict("the user has a key pair of this name"))
+            }
             Body::Network { segment: Some(segment), .. } if self.table.holder_of(segment).is_some() => {
                 let vlan = segment.vlan.0;
                 let reason = format!("VLAN {vlan} is in use on physical network {}", segment.physical_network);

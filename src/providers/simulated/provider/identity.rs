@@ -92,7 +92,8 @@ impl Session<'_> {
         let users = self.find_own(ObjectKind::User, marks, user.as_ref()).await?.fact;
         let (mut credentials, mut key_pairs) = (Vec::new(), Vec::new());
         for user in &users {
-            key_pairs.extend(self.find(ObjectKind::KeyPair, Criteria::inside(user.id.clone())).await?.fact);
+            let key_pair = ObjectId::of_key_pair(&user.id, &name(request.id));
+            key_pairs.extend(self.get(ObjectKind::KeyPair, &key_pair).await?);
             credentials.extend(self.find(ObjectKind::Credential, Criteria::inside(user.id.clone())).await?.fact);
         }
         if let Some(recorded) = &detail.credential {

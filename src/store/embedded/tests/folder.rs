@@ -4,7 +4,8 @@ use rusqlite::Connection;
 
 use super::open;
 use crate::model::ids::Kind;
-use crate::store::conformance::rig::{Folder, ManualClock, insert, network, record, status};
+use crate::model::quota::Amount;
+use crate::store::conformance::rig::{Folder, ManualClock, insert, network, organization, record, status};
 use crate::store::embedded::schema::{APPLICATION_ID, DATABASE_FILE, MIGRATIONS};
 use crate::store::embedded::{EmbeddedStore, OpenError};
 use crate::store::{Batch, Filter, Page, Position, Store};
@@ -72,9 +73,13 @@ async fn a_folder_of_version_1_is_migrated_and_works() {
     let sql = "INSERT INTO record (kind, id, name, deleting, revision, status_revision, writer_version, metadata, spec,
         conditions, detail) VALUES ('network', ?1, 'old', 0, 4, 2, 1, ?2, '{}', '{}', '{}')";
     database.execute(sql, rusqlite::params![network(1).id.as_bytes(), metadata]).expect("inserted");
+    let sql = "INSERT INTO usage (organization, quota, used, ceiling) VALUES (?1, 'networks', 3, 9)";
+    database.execute(sql, [organization(1).0.as_bytes()]).expect("inserted");
     drop(database);
 
     let store = open(folder.path());
+    let usage = store.usage(organization(1)).await.expect("readable");
+    assert_eq!((usage[0].used, usage[0].limit), (Amount::of(3), 9), "what was charged then was committed");
     let old = store.get(network(1)).await.expect("readable").expect("kept");
     assert_eq!((old.revision.0, old.status_revision.0), (4, 2));
     let committed = store.commit(Batch::of(vec![status(network(1), "made"), insert(network(2))])).await;

@@ -2,10 +2,9 @@
 
 use super::super::super::call::{Answer, Call, CloudError};
 use super::super::super::engine::faults::{Effect, PartialForm};
-use super::super::super::objects::{Body, NewObject, ObjectState, Segment};
+use super::super::super::objects::{NewObject, ObjectState, Segment};
 use super::super::super::testing::unseal;
 use super::*;
-use crate::model::ids::Kind;
 use crate::model::network::{AddressRange, VlanId};
 use crate::providers::call::Fact;
 use crate::providers::{Listed, ProviderError};

@@ -5,10 +5,11 @@ use super::super::super::engine::faults::{Effect, PartialForm};
 use super::*;
 use crate::providers::ProviderError;
 
-const CREATING: [&str; 13] = [
+const CREATING: [&str; 15] = [
     "find-projects",
     "find-users",
     "find-credentials",
+    "get-key-pair",
     "find-networks",
     "find-subnets",
     "find-routers",
@@ -16,22 +17,24 @@ const CREATING: [&str; 13] = [
     "create-project",
     "create-user",
     "create-credential",
+    "create-key-pair",
     "create-network",
     "create-subnet",
     "create-router",
 ];
 const CONNECTING: &str = "attach-interface";
-const DELETING: [&str; 7] = [
+const DELETING: [&str; 8] = [
     "detach-interface",
     "delete-router",
     "delete-subnet",
     "delete-network",
     "delete-credential",
+    "delete-key-pair",
     "delete-user",
     "delete-project",
 ];
 
-fn effects() -> Vec<Effect> {
+pub fn effects() -> Vec<Effect> {
     let errors = [
         CloudError::NotFound,
         CloudError::Conflict { reason: "so".to_owned() },
@@ -60,12 +63,13 @@ fn effects() -> Vec<Effect> {
 
 /// A fault that no call could meet is no test: it must have been used up, unless the call is one that it cannot
 /// happen to.
-async fn assert_met(rig: &Rig, fault: &Fault) {
+pub async fn assert_met(rig: &Rig, fault: &Fault) {
     let verb = fault.matching.operations[0].split('-').next().expect("a verb");
     let can_be_met = match &fault.effect {
         Effect::PartialCreate { .. } | Effect::StuckCreate { .. } => verb == "create",
         Effect::StuckDelete { .. } => verb == "delete",
-        Effect::LostAnswer { .. } => !matches!(verb, "find" | "list"),
+        Effect::FailedBoot => fault.matching.operations[0] == "create-server",
+        Effect::LostAnswer { .. } => !matches!(verb, "find" | "list" | "get"),
         _ => true,
     };
     assert_eq!(rig.handle().faults().await.expect("faults").is_empty(), can_be_met, "{fault:?}");

@@ -3,7 +3,12 @@
 mod convergence;
 mod crashes;
 mod faults;
+mod machine_crashes;
+mod machine_faults;
+mod machines;
 mod remote;
+mod security_groups;
+mod servers;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,13 +21,13 @@ use super::super::engine::backdoor::BackdoorChange;
 use super::super::engine::books::Inventory;
 use super::super::engine::faults::Fault;
 use super::super::in_process::Kept;
-use super::super::objects::ObjectKind;
+use super::super::objects::{Body, ObjectKind};
 use super::super::testing::{Cut, MemoryLedger, Written, ambient, caller, cloud, face};
 use super::SimulatedProvider;
 use super::session::Gate;
 use crate::model::ambient::Ambient;
 use crate::model::identity::IdentityDetail;
-use crate::model::ids::{IdentityId, Incarnation, NetworkId, OrganizationId, ProjectId, RegionId};
+use crate::model::ids::{IdentityId, Incarnation, Kind, NetworkId, OrganizationId, ProjectId, RegionId};
 use crate::model::network::{NetworkDetail, NetworkSpec, Prefix, Route};
 use crate::model::region::{ProviderNetworks, SimulatedSettings};
 use crate::providers::{
@@ -102,7 +107,16 @@ impl Rig {
     }
 
     async fn run<T>(&self, work: impl AsyncFnOnce(&SimulatedProvider, &CallContext<'_>) -> T) -> Option<T> {
-        let ledger = MemoryLedger { interrupt: Arc::clone(&self.cut), written: Arc::clone(&self.written) };
+        self.run_about(Kind::Identity, work).await
+    }
+
+    async fn run_about<T>(
+        &self,
+        about: Kind,
+        work: impl AsyncFnOnce(&SimulatedProvider, &CallContext<'_>) -> T,
+    ) -> Option<T> {
+        let (interrupt, written) = (Arc::clone(&self.cut), Arc::clone(&self.written));
+        let ledger = MemoryLedger { about, interrupt, written };
         let tenant = OrganizationId(Uuid::from_u128(3));
         let context = CallContext { tenant, cancelled: CancellationToken::new(), ledger: &ledger };
         let provider = self.provider();
@@ -201,13 +215,21 @@ impl Rig {
     /// One of each, complete, in good health, the credential on record, and never two of anything but credentials.
     async fn assert_exactly_what_was_asked_for(&self, said: &str) {
         let inventory = self.inventory().await;
-        let lists =
-            [&inventory.identities, &inventory.users, &inventory.networks, &inventory.subnets, &inventory.routers];
+        let lists = [
+            &inventory.identities,
+            &inventory.users,
+            &inventory.key_pairs,
+            &inventory.networks,
+            &inventory.subnets,
+            &inventory.routers,
+        ];
         for list in lists {
             assert_eq!(list.len(), 1, "{said}: {list:?}");
         }
         assert_eq!(inventory.credentials.len(), 1, "{said}");
-        let recorded = self.written.lock().expect("lock").identity.credential.clone();
+        let IdentityDetail { credential: recorded, key_pair, .. } = self.written.lock().expect("lock").identity.clone();
+        let Body::KeyPair { public_key, .. } = &inventory.key_pairs[0].body else { panic!("not a key pair") };
+        assert_eq!(key_pair.map(|pair| pair.public_key).as_ref(), Some(public_key), "{said}");
         assert_eq!(recorded.map(|credential| credential.id), Some(inventory.credentials[0].id.0.clone()), "{said}");
         assert_eq!(inventory.routers[0].interfaces().count(), 1, "{said}");
         assert_eq!(inventory.vlans.len(), usize::from(self.settings.provider_networks.is_some()), "{said}");
