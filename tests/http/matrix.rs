@@ -385,6 +385,7 @@ async fn ask(world: &World, row: &Row, ids: &Ids, bearer: Option<&str>) -> (Stat
     }
     // What is asked of a server's actor is done at once.
     tokio::select! {
+        biased;
         response = request.send() => {
             let response = response.expect("an answer");
             (response.status(), response.text().await.expect("a body"))
