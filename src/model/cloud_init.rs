@@ -117,12 +117,12 @@ runcmd:
 /// Text travels as it is, so that it can be read in the cloud's own tools; anything else in base64.
 fn part(media_type: &str, name: Option<&str>, body: &[u8]) -> Vec<u8> {
     let is_text = std::str::from_utf8(body).is_ok_and(|text| !text.contains('\0'));
-    let mut headers = format!("Content-Type: {media_type}; charset=\"utf-8\"\nMIME-Version: 1.0\n");
-    headers += if is_text { "Content-Transfer-Encoding: 8bit\n" } else { "Content-Transfer-Encoding: base64\n" };
-    if let Some(name) = name {
-        headers += &format!("Content-Disposition: attachment; filename=\"{name}\"\n");
-    }
-    headers.push('\n');
+    let encoding = if is_text { "8bit" } else { "base64" };
+    let disposition = name.map(|name| format!("Content-Disposition: attachment; filename=\"{name}\"\n"));
+    let headers = format!(
+        "Content-Type: {media_type}; charset=\"utf-8\"\nMIME-Version: 1.0\nContent-Transfer-Encoding: {encoding}\n{}\n",
+        disposition.unwrap_or_default()
+    );
     let mut part = headers.into_bytes();
     if is_text {
         part.extend_from_slice(body);
@@ -162,9 +162,11 @@ fn multipart(data: &[u8]) -> Option<Vec<&[u8]>> {
     whole.then_some(parts)
 }
 
+type Headers = Vec<(String, String)>;
+
 /// Header lines, unfolded, and what follows the empty line.
-fn headers(data: &[u8]) -> Option<(Vec<(String, String)>, &[u8])> {
-    let mut headers: Vec<(String, String)> = Vec::new();
+fn headers(data: &[u8]) -> Option<(Headers, &[u8])> {
+    let mut headers = Headers::new();
     let mut rest = data;
     loop {
         let (line, after) = next_line(rest)?;

@@ -10,7 +10,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::condition::Conditions;
-use super::ids::{IdentityId, Key, Kind, OrganizationId, ProjectId, RegionId};
+use super::ids::{IdentityId, Key, Kind, NetworkId, OrganizationId, ProjectId, RegionId};
 use super::metadata::Metadata;
 
 /// Names the types behind a kind's JSON.
@@ -153,6 +153,11 @@ impl<K: ResourceKind> Resource<K> {
     pub fn identity(&self) -> Result<IdentityId, CorruptRecord> {
         self.metadata.placement.identity.ok_or_else(|| unplaced(self.key))
     }
+
+    /// The network that it lies in.
+    pub fn network(&self) -> Result<NetworkId, CorruptRecord> {
+        self.metadata.placement.network.ok_or_else(|| unplaced(self.key))
+    }
 }
 
 fn place(key: Key, metadata: &Metadata) -> Result<Place, CorruptRecord> {
@@ -164,5 +169,9 @@ fn place(key: Key, metadata: &Metadata) -> Result<Place, CorruptRecord> {
 }
 
 fn unplaced(key: Key) -> CorruptRecord {
-    CorruptRecord { key, part: "placement", cause: "organization, project, region or identity is missing".to_owned() }
+    CorruptRecord {
+        key,
+        part: "placement",
+        cause: "organization, project, region, identity or network is missing".to_owned(),
+    }
 }

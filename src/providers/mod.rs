@@ -25,10 +25,10 @@ use crate::model::ids::{
 };
 use crate::model::metadata::Tag;
 use crate::model::network::{NetworkDetail, NetworkSpec, VlanId};
-use crate::model::record::Document;
+use crate::model::record::{CorruptRecord, Document, Resource};
 use crate::model::sealed::SealError;
 use crate::model::security_group::{SecurityGroupDetail, SecurityGroupSpec};
-use crate::model::server::{ServerDetail, ServerSighting, ServerSpec};
+use crate::model::server::{Server, ServerDetail, ServerSighting, ServerSpec};
 use crate::store::{Refusal, StoreError};
 use types::{ExternalNetwork, Flavor, Image, VolumeClass};
 
@@ -122,6 +122,27 @@ pub struct ServerRequest {
     /// What the guest is started with: the user's data, merged with what SSH access needs.
     pub user_data: Option<UserDataBytes>,
     pub detail: ServerDetail,
+}
+
+impl ServerRequest {
+    /// What is on record of a server. Whoever only looks needs no user data.
+    pub fn of(server: &Resource<Server>, user_data: Option<UserDataBytes>) -> Result<Self, CorruptRecord> {
+        let place = server.place()?;
+        Ok(Self {
+            id: ServerId(server.key.id),
+            incarnation: server.metadata.incarnation,
+            generation: server.metadata.generation,
+            identity: server.identity()?,
+            network: server.network()?,
+            organization: place.organization,
+            project: place.project,
+            name: server.metadata.name.clone(),
+            tags: server.metadata.tags.clone().unwrap_or_default(),
+            spec: server.spec.clone(),
+            user_data,
+            detail: server.detail.clone(),
+        })
+    }
 }
 
 /// What a guest is started with. Never printed: it often holds secrets.

@@ -4,7 +4,7 @@ use axum::body::Body;
 use axum::http::Request;
 use regent::identity::acl::{Endpoint, Operation};
 use regent::model::identity::{IdentityDetail, KeyPair};
-use regent::model::ids::{Kind, OperationId, ProviderServerId};
+use regent::model::ids::{Key, Kind, OperationId, ProviderServerId};
 use regent::model::operation::{Operation as ServerOperation, OperationDetail, OperationFailure, OperationSpec, Verb};
 use regent::model::record::{Document, Record, Resource};
 use regent::model::server::ServerDetail;
@@ -18,7 +18,7 @@ use super::servers::{furnished, key, path, seen};
 use super::{SERVERS, World, envelope, expect, expect_error, may};
 
 /// Waits for the next open operation and ends it as an actor would: in the store, and then for who waits.
-async fn ended(world: &World, detail: OperationDetail) -> Resource<ServerOperation> {
+pub async fn ended(world: &World, detail: OperationDetail) -> Resource<ServerOperation> {
     let mut latest = world.store.latest();
     loop {
         let records = world.store.list(&Filter::of(Kind::Operation), Page::FIRST).await.expect("reads");
@@ -200,13 +200,9 @@ async fn what_the_console_showed_comes_from_the_cloud() {
     assert!(!away.contains("said by a cloud"), "{away}");
 }
 
-#[tokio::test]
-async fn b33_the_private_key_is_sealed_at_rest_and_there_only_for_servers_that_take_it() {
-    let (world, _, mut body) = furnished().await;
-    let server = world.made(SERVERS, &body).await;
-    let key_path = |server: &Value| format!("{}/sshkey", path(server));
-    expect_error(world.get(&key_path(&server)).await, StatusCode::NOT_FOUND, "not_found").await;
-    let record = world.store.get(key(&server, Kind::Server)).await.expect("reads").expect("there");
+/// Says of a server's principal that it has a key pair.
+pub async fn given_key_pair(world: &World, server: &Value) -> Key {
+    let record = world.store.get(key(server, Kind::Server)).await.expect("reads").expect("there");
     let identity = record.metadata.placement.identity.expect("a principal").key();
     let principal = world.store.get(identity).await.expect("reads").expect("there");
     let private_key = envelope().seal(&"hunter2".to_owned()).expect("seals");
@@ -219,6 +215,16 @@ async fn b33_the_private_key_is_sealed_at_rest_and_there_only_for_servers_that_t
         transitions: vec![],
     };
     world.store.commit(Batch::of(vec![status])).await.expect("commits");
+    identity
+}
+
+#[tokio::test]
+async fn b33_the_private_key_is_sealed_at_rest_and_there_only_for_servers_that_take_it() {
+    let (world, _, mut body) = furnished().await;
+    let server = world.made(SERVERS, &body).await;
+    let key_path = |server: &Value| format!("{}/sshkey", path(server));
+    expect_error(world.get(&key_path(&server)).await, StatusCode::NOT_FOUND, "not_found").await;
+    let identity = given_key_pair(&world, &server).await;
     let stored = world.store.get(identity).await.expect("reads").expect("there");
     assert!(!stored.detail.text().contains("hunter2"));
     let answer = world.get(&key_path(&server)).await;

@@ -146,6 +146,54 @@ async fn a_name_is_one_servers_on_its_network_on_every_store() {
 }
 
 #[tokio::test]
+async fn of_many_who_ask_for_one_name_at_once_one_gets_it_and_b11_updates_all_succeed() {
+    let (world, _, body) = furnished().await;
+    let creates = (0..8).map(|_| async { world.send(Method::POST, SERVERS, &body).await.status() });
+    let answers = futures_util::future::join_all(creates).await;
+    let count = |status: StatusCode| answers.iter().filter(|answer| **answer == status).count();
+    assert_eq!((count(StatusCode::CREATED), count(StatusCode::CONFLICT)), (1, 7), "{answers:?}");
+    let server = expect(world.get(SERVERS).await, StatusCode::OK).await[0].clone();
+    let updates = (0..8).map(|number| {
+        let mut change = unchanged(&body);
+        change["metadata"]["description"] = json!(number.to_string());
+        let (world, path) = (&world, path(&server));
+        async move { world.send(Method::PUT, &path, &change).await.status() }
+    });
+    let answers = futures_util::future::join_all(updates).await;
+    assert!(answers.iter().all(|status| *status == StatusCode::ACCEPTED), "{answers:?}");
+}
+
+/// Somebody who may make servers, and reads nothing else than networks, learns nothing of what else there is.
+#[tokio::test]
+async fn what_a_server_names_is_hidden_from_those_who_may_not_read_it() {
+    let (world, network, body) = furnished().await;
+    let authority = world.made(AUTHORITIES, &authority_body(&world, "ca")).await;
+    let group = group(&world, &network).await;
+    let mut grants = may(Endpoint::Servers, &Operation::ALL);
+    grants.extend(may(Endpoint::NetworksV2, &[Operation::Read]));
+    let member = world.member("member", grants);
+    for pair in [
+        [
+            json!({"sshCertificateAuthorityId": id_of(&authority)}),
+            json!({"sshCertificateAuthorityId": world.ambient.uuid()}),
+        ],
+        [
+            json!({"networking": {"securityGroups": [id_of(&group)]}}),
+            json!({"networking": {"securityGroups": [world.ambient.uuid()]}}),
+        ],
+    ] {
+        let mut texts = Vec::new();
+        for named in pair {
+            let mut body = body.clone();
+            body["spec"].as_object_mut().expect("an object").extend(named.as_object().expect("an object").clone());
+            let refused = world.send_as(&member, Method::POST, SERVERS, &body).await;
+            texts.push(expect_error(refused, StatusCode::NOT_FOUND, "not_found").await);
+        }
+        assert_eq!(texts[0], texts[1]);
+    }
+}
+
+#[tokio::test]
 async fn malformed_requests_are_400() {
     let (world, _, body) = furnished().await;
     for (field, value) in [

@@ -8,9 +8,8 @@ use crate::model::edge::Holder;
 use crate::model::ids::{Incarnation, Key, OperationId, SecurityGroupId, ServerId, SshCertificateAuthorityId};
 use crate::model::metadata::{Metadata, Placement};
 use crate::model::operation::{Operation, OperationSpec, Verb};
-use crate::model::record::{CorruptRecord, Resource};
+use crate::model::record::Resource;
 use crate::model::server::{Server, ServerSpec};
-use crate::providers::ServerRequest;
 use crate::store::{Batch, Precondition, Write};
 
 /// A new server in the place of its network, which owns it. It refers to everything that it uses, the network
@@ -78,28 +77,4 @@ pub fn operation(
     };
     let spec = OperationSpec { target: server.key, verb, expires };
     Batch::of(vec![insert::<Operation>(id.0, metadata, &spec)]).provided(Precondition::Live(server.key))
-}
-
-/// The server as a provider is asked about it, by somebody who only looks.
-pub fn request(server: &Resource<Server>) -> Result<ServerRequest, CorruptRecord> {
-    let place = server.place()?;
-    let network = server.metadata.placement.network.ok_or_else(|| CorruptRecord {
-        key: server.key,
-        part: "placement",
-        cause: "the network is missing".to_owned(),
-    })?;
-    Ok(ServerRequest {
-        id: ServerId(server.key.id),
-        incarnation: server.metadata.incarnation,
-        generation: server.metadata.generation,
-        identity: server.identity()?,
-        network,
-        organization: place.organization,
-        project: place.project,
-        name: server.metadata.name.clone(),
-        tags: server.metadata.tags.clone().unwrap_or_default(),
-        spec: server.spec.clone(),
-        user_data: None,
-        detail: server.detail.clone(),
-    })
 }

@@ -208,7 +208,6 @@ impl Replacement for AcceptedUpdate {
 
     async fn batch(&self, asked: Asked<'_>, stored: &Resource<Server>) -> Result<Batch, ApiError> {
         let (api, caller) = (asked.api, asked.caller);
-        let request = intent::request(stored)?;
         if self.metadata.name != stored.metadata.name {
             return Err(ApiError::unprocessable("metadata.name of a server cannot be changed"));
         }
@@ -222,7 +221,7 @@ impl Replacement for AcceptedUpdate {
         let spec = intent::updated_spec(&stored.spec, self);
         let before = stored.spec.security_groups();
         let added = spec.security_groups().into_iter().filter(|group| !before.contains(group)).collect::<Vec<_>>();
-        usable_groups(api, caller, &added, request.network).await?;
+        usable_groups(api, caller, &added, stored.network()?).await?;
         if self.image != stored.spec.image {
             let image = bootable(api, place, &spec).await?;
             // A flavor that is no longer offered goes on serving those who have it.

@@ -34,6 +34,7 @@ use crate::model::ids::{IdentityId, Incarnation, Key, Kind, OperationId, ServerI
 use crate::model::operation::{OperationDetail, OperationFailure, Verb};
 use crate::model::record::Resource;
 use crate::model::server::{Server, SshInjection};
+use crate::providers::ServerRequest;
 use crate::store::{Filter, Page};
 
 /// How long a request waits for its verb. Most clouds answer in one or two seconds; clients give up after thirty.
@@ -272,7 +273,7 @@ async fn get_console_output(
         return Err(ApiError::not_found());
     }
     let region = server.place()?.region;
-    let contents = api.catalogue.console_output(region, &intent::request(&server)?, lines).await?;
+    let contents = api.catalogue.console_output(region, &ServerRequest::of(&server, None)?, lines).await?;
     Ok(Json(ConsoleOutput { contents }))
 }
 

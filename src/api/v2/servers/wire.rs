@@ -177,7 +177,7 @@ impl ServerUpdate {
             metadata: self.metadata.accept()?,
             flavor: body_id(&spec.flavor_id, "spec.flavorId must be a UUID")?,
             image: body_id(&spec.image_id, "spec.imageId must be a UUID")?,
-            networking: spec.networking.map(accept_networking).transpose()?,
+            networking: spec.networking.as_ref().map(accept_networking).transpose()?,
             user_data: spec.user_data.map(accept_user_data).transpose()?,
         })
     }
@@ -188,23 +188,22 @@ fn is_infrastructure(host: &str) -> bool {
     (1..=INFRASTRUCTURE_LEN_MAX).contains(&host.len()) && host.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-fn accept_networking(wire: WireNetworking) -> Result<Networking, ApiError> {
-    let groups = wire.security_groups.map(accept_groups).transpose()?;
+fn accept_networking(wire: &WireNetworking) -> Result<Networking, ApiError> {
     Ok(Networking {
-        security_groups: groups,
+        security_groups: wire.security_groups.as_deref().map(accept_groups).transpose()?,
         public_ip: wire.public_ip,
-        allowed_source_addresses: wire.allowed_source_addresses.map(accept_sources).transpose()?,
+        allowed_source_addresses: wire.allowed_source_addresses.as_deref().map(accept_sources).transpose()?,
     })
 }
 
-fn accept_groups(texts: Vec<String>) -> Result<Vec<SecurityGroupId>, ApiError> {
+fn accept_groups(texts: &[String]) -> Result<Vec<SecurityGroupId>, ApiError> {
     if texts.len() > SECURITY_GROUPS_MAX {
         return Err(ApiError::invalid("spec.networking.securityGroups must be at most 32"));
     }
     texts.iter().map(|text| body_id(text, "spec.networking.securityGroups must be UUIDs")).collect()
 }
 
-fn accept_sources(texts: Vec<String>) -> Result<Vec<Prefix>, ApiError> {
+fn accept_sources(texts: &[String]) -> Result<Vec<Prefix>, ApiError> {
     if texts.len() > ALLOWED_SOURCES_MAX {
         return Err(ApiError::invalid("spec.networking.allowedSourceAddresses must be at most 256"));
     }
