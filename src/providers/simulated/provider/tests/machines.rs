@@ -49,7 +49,10 @@ pub fn spec() -> ServerSpec {
 impl Machines {
     /// The network is there, nothing else.
     pub async fn new() -> Self {
-        let rig = Rig::made().await;
+        Self::on(Rig::made().await)
+    }
+
+    pub fn on(rig: Rig) -> Self {
         let tags = vec![Tag { name: "compute.example.org/instance-id".to_owned(), value: "i".to_owned() }];
         let group = SecurityGroupSpec { rules: vec![rule(22), rule(80)] };
         Self { rig, group, group_recorded: Mutex::default(), spec: spec(), tags }
