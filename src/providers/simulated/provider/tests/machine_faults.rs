@@ -1,6 +1,7 @@
 //! Every fault at every call about a group and a server: what is wanted comes about all the same, once.
 
 use super::super::super::call::CloudError;
+use super::super::super::engine::SimulatedCloud;
 use super::super::super::engine::faults::Effect;
 use super::faults::{assert_met, effects};
 use super::machines::Machines;
@@ -54,6 +55,34 @@ async fn every_fault_at_every_call_of_the_end_of_a_server_is_overcome_without_re
             assert_met(&machines.rig, &fault).await;
             machines.assert_nothing_left(&format!("{fault:?}")).await;
         }
+    }
+}
+
+/// Seeded: each run has another mixture, and the seed is in the message of a failure.
+#[tokio::test(start_paused = true)]
+async fn a_cloud_that_fails_at_random_gets_its_server_all_the_same() {
+    for seed in 0..40 {
+        let rig = Rig::new();
+        *rig.kept.lock().expect("lock") = Kept { cloud: SimulatedCloud::new(seed), journal: None };
+        rig.make().await;
+        let machines = Machines::on(rig);
+        let faults = effects().into_iter().chain([Effect::FailedBoot]).map(|effect| {
+            // A look at an id that wrongly says "gone" is a cloud that lies; no client can see through it.
+            let lies = effect == Effect::Error { error: CloudError::NotFound };
+            let operation = if lies { "find-*" } else { "*" };
+            Fault { probability: Some(0.08), times: Some(2), ..Fault::always(operation, effect) }
+        });
+        machines.rig.faults(faults.collect()).await;
+        let mut tries = 0;
+        while !machines.attempt().await {
+            tries += 1;
+            assert!(tries < 100, "seed {seed}");
+            tokio::time::advance(std::time::Duration::from_secs(1)).await;
+        }
+        machines.assert_exactly_what_was_asked_for(&format!("seed {seed}")).await;
+        machines.rig.handle().clear_faults().await.expect("cleared");
+        machines.unmake_persistently().await;
+        machines.assert_nothing_left(&format!("seed {seed}")).await;
     }
 }
 

@@ -9,7 +9,7 @@ use super::*;
 use crate::model::ids::{ImageId, SecurityGroupId, ServerId};
 use crate::model::metadata::Tag;
 use crate::model::security_group::{Direction, Protocol, Rule, SecurityGroupDetail, SecurityGroupSpec};
-use crate::model::server::{CloudServerStatus, Networking, ServerDetail, ServerSighting, ServerSpec, ServerTask};
+use crate::model::server::{CloudServerStatus, Networking, ServerSighting, ServerSpec, ServerTask};
 use crate::providers::{
     PowerAction, SecurityGroupFact, SecurityGroupRequest, ServerFact, ServerRequest, UserDataBytes,
 };
@@ -49,7 +49,10 @@ pub fn spec() -> ServerSpec {
 impl Machines {
     /// The network is there, nothing else.
     pub async fn new() -> Self {
-        let rig = Rig::made().await;
+        Self::on(Rig::made().await)
+    }
+
+    pub fn on(rig: Rig) -> Self {
         let tags = vec![Tag { name: "compute.example.org/instance-id".to_owned(), value: "i".to_owned() }];
         let group = SecurityGroupSpec { rules: vec![rule(22), rule(80)] };
         Self { rig, group, group_recorded: Mutex::default(), spec: spec(), tags }
@@ -153,19 +156,25 @@ impl Machines {
         self.converge_server().await.expect("alive").expect("converged")
     }
 
-    /// As actors do it: again until it is so, with a pause in between, and a server that failed is replaced.
-    pub async fn make_persistently(&self) {
-        retry(async || self.converge_group().await.expect("alive").is_ok()).await;
-        retry(async || match self.converge_server().await.expect("alive") {
+    /// One try of both, as actors make it: a server that failed is taken away, for the next try to make another.
+    pub async fn attempt(&self) -> bool {
+        if self.converge_group().await.expect("alive").is_err() {
+            return false;
+        }
+        match self.converge_server().await.expect("alive") {
             Ok(ServerFact { server: Some(server), .. }) if server.status == CloudServerStatus::Error => {
-                self.unmake_server_persistently().await;
-                self.rig.written.lock().expect("lock").server = ServerDetail::default();
+                // What comes of it is seen when it is looked at again.
+                let _ = self.delete_server().await;
                 false
             }
             Ok(fact) => fact.server.is_some_and(|server| !server.is_busy()),
             Err(_) => false,
-        })
-        .await;
+        }
+    }
+
+    /// Again until it is so, with a pause in between.
+    pub async fn make_persistently(&self) {
+        retry(async || self.attempt().await).await;
     }
 
     pub async fn unmake_server_persistently(&self) {

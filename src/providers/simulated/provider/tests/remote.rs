@@ -3,6 +3,7 @@
 //! The server has a runtime of its own, so that dropping it ends every connection, as the end of its process would.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
@@ -10,10 +11,12 @@ use tokio::runtime::{Builder, Runtime};
 use super::super::super::api::Doors;
 use super::super::super::call::{Call, CloudError};
 use super::super::super::engine::faults::{CallPattern, Effect};
+use super::super::super::engine::settings::EngineSettings;
 use super::super::super::objects::ObjectId;
 use super::super::super::remote::Remote;
 use super::super::super::server::{self, ServerSettings};
 use super::super::super::testing::{TemporaryFile, request};
+use super::machines::Machines;
 use super::*;
 
 struct Server {
@@ -26,7 +29,11 @@ impl Server {
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let listener = runtime.block_on(TcpListener::bind(address)).expect("a listener");
         let address = listener.local_addr().expect("an address");
-        let cloud = server::open(file.path(), ServerSettings::default()).expect("opened");
+        // On the real clock nobody waits for machines.
+        let engine =
+            EngineSettings { boot_delay: Duration::ZERO, deletion_delay: Duration::ZERO, ..EngineSettings::default() };
+        let settings = ServerSettings { engine, ..ServerSettings::default() };
+        let cloud = server::open(file.path(), settings).expect("opened");
         let serving = server::serve(listener, cloud, std::future::pending());
         runtime.handle().spawn(serving);
         Self { runtime, address }
@@ -37,7 +44,7 @@ impl Server {
     }
 
     fn end(self) {
-        self.runtime.shutdown_timeout(std::time::Duration::from_secs(5));
+        self.runtime.shutdown_timeout(Duration::from_secs(5));
     }
 }
 
@@ -86,6 +93,43 @@ fn a_network_made_over_the_wire_outlives_the_restart_of_its_cloud() {
     });
     assert!(client.block_on(remote.inventory()).expect("inventory").is_empty());
     assert!(client.block_on(remote.faults()).expect("faults").is_empty(), "the kept fault was met");
+    server.end();
+}
+
+#[test]
+fn a_server_made_over_the_wire_outlives_the_restart_of_its_cloud() {
+    let file = TemporaryFile::new("machines");
+    let server = Server::start(&file, "127.0.0.1:0");
+    let remote = server.remote();
+    let client = client();
+    let _entered = client.enter();
+    let machines = Machines::on(rig(&remote));
+    client.block_on(machines.rig.make());
+    client.block_on(machines.make());
+    let running = client.block_on(machines.make()).server.expect("a server");
+    assert_eq!(running.power, crate::model::server::PowerState::Running);
+    let before = client.block_on(remote.inventory()).expect("inventory");
+    let address = server.address.to_string();
+    server.end();
+    assert_eq!(client.block_on(remote.inventory()), Err(CloudError::Unavailable));
+
+    let server = Server::start(&file, &address);
+    assert_eq!(client.block_on(remote.inventory()), Ok(before));
+    client.block_on(async {
+        let mutations = remote.counters().await.expect("counters").mutations;
+        assert_eq!(machines.make().await.server, Some(running));
+        assert_eq!(remote.counters().await.expect("counters").mutations, mutations);
+        let other = super::super::super::catalogue::IMAGE_GPU;
+        machines.rebuild(other).await.expect("alive").expect("accepted");
+        assert_eq!(machines.make().await.server.expect("a server").image, Some(other));
+        let listed = machines.rig.run(async |provider, context| provider.list(context, Kind::Server, None, None).await);
+        assert_eq!(listed.await.expect("alive").expect("listed").fact.items.len(), 1);
+        retry_now(async || machines.delete_server().await == Some(Ok(Deletion::Absent))).await;
+        retry_now(async || machines.delete_group().await == Some(Ok(Deletion::Absent))).await;
+        retry_now(async || machines.rig.delete_network().await == Some(Ok(Deletion::Absent))).await;
+        retry_now(async || machines.rig.delete_identity().await == Some(Ok(Deletion::Absent))).await;
+    });
+    assert!(client.block_on(remote.inventory()).expect("inventory").is_empty());
     server.end();
 }
 
