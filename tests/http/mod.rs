@@ -213,7 +213,7 @@ impl World {
     pub async fn stranger(&self) -> String {
         let (organization, _) = self.tenant().await;
         let mut acl = Acl::default();
-        let everything = Endpoint::ALL.into_iter().flat_map(|endpoint| may(*endpoint, &Operation::ALL)).collect();
+        let everything = Endpoint::ALL.iter().flat_map(|endpoint| may(*endpoint, &Operation::ALL)).collect();
         acl.organizations.entry(organization).or_default().everywhere = everything;
         self.bearer_of("stranger", acl)
     }

@@ -54,8 +54,8 @@ async fn b8_b10_an_update_replaces_the_rules_and_needs_permission_to_update() {
     let refused = world.send_as(&deleter, Method::PUT, &path(&group), &change).await;
     let text = expect_error(refused, StatusCode::FORBIDDEN, "forbidden").await;
     assert!(text.contains("update") && text.contains("region:securitygroups:v2"), "{text}");
-    let updater = world.member("updater", may(endpoint, &[Operation::Read, Operation::Update]));
-    let updated = world.send_as(&updater, Method::PUT, &path(&group), &change).await;
+    let member = world.member("updater", may(endpoint, &[Operation::Read, Operation::Update]));
+    let updated = world.send_as(&member, Method::PUT, &path(&group), &change).await;
     let updated = expect(updated, StatusCode::ACCEPTED).await;
     assert_eq!(updated["spec"], change["spec"]);
     assert_eq!(updated["metadata"]["name"], "renamed");

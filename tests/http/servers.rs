@@ -70,13 +70,13 @@ pub async fn seen(world: &World, server: &Value, detail: &ServerDetail) {
 }
 
 async fn refused(world: &World, body: &Value, status: StatusCode) -> String {
-    let word = match status {
+    let code = match status {
         StatusCode::BAD_REQUEST => "invalid_request",
         StatusCode::NOT_FOUND => "not_found",
         StatusCode::CONFLICT => "conflict",
         _ => "unprocessable_content",
     };
-    expect_error(world.send(Method::POST, SERVERS, body).await, status, word).await
+    expect_error(world.send(Method::POST, SERVERS, body).await, status, code).await
 }
 
 #[tokio::test]
@@ -287,8 +287,12 @@ async fn a_flavor_and_an_image_must_go_together() {
     ];
     let flavors =
         [Flavor { baremetal: true, ..flavor(10, "metal") }, Flavor { pinned_only: true, ..flavor(11, "pinned") }];
-    images.iter().for_each(|(image, _)| world.cloud.offer(image.clone()));
-    flavors.iter().for_each(|flavor| world.cloud.offer_flavor(flavor.clone()));
+    for (image, _) in &images {
+        world.cloud.offer(image.clone());
+    }
+    for flavor in &flavors {
+        world.cloud.offer_flavor(flavor.clone());
+    }
     for (image, status) in images {
         let mut bad = body.clone();
         bad["spec"]["imageId"] = json!(image.id);
@@ -333,8 +337,8 @@ async fn b10_an_update_replaces_what_may_change_and_keeps_the_rest() {
     change["spec"].as_object_mut().expect("an object").remove("userData");
     let grants =
         [Endpoint::Servers, Endpoint::SecurityGroupsV2].into_iter().flat_map(|endpoint| may(endpoint, &Operation::ALL));
-    let updater = world.member("updater", grants.collect());
-    let updated = world.send_as(&updater, Method::PUT, &path(&server), &change).await;
+    let member = world.member("updater", grants.collect());
+    let updated = world.send_as(&member, Method::PUT, &path(&server), &change).await;
     let updated = expect(updated, StatusCode::ACCEPTED).await;
     assert_eq!(updated["spec"], change["spec"], "user data that was left out is gone");
     assert_eq!(updated["metadata"].get("description"), None);
