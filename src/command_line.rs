@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::actors::CREATION_TRIES_MAX_DEFAULT;
 use crate::api::CACHE_MAX_AGE_S_DEFAULT;
 use crate::api::cors::MAX_AGE_S_DEFAULT;
 use crate::api::rate::{BURST_DEFAULT, RATE_DEFAULT};
@@ -91,6 +92,9 @@ pub struct ServeArguments {
     /// How many it may send at once
     #[arg(long, env = "REGENT_TENANT_BURST", default_value_t = BURST_DEFAULT, value_name = "REQUESTS")]
     pub tenant_burst: u32,
+    /// How often a cloud may fail to start a server before Regent gives up on it
+    #[arg(long, env = "REGENT_PROVIDER_CREATE_MAX_ATTEMPTS", default_value_t = CREATION_TRIES_MAX_DEFAULT, value_name = "TIMES", value_parser = clap::value_parser!(u32).range(1..))]
+    pub provider_create_max_attempts: u32,
 }
 
 #[derive(Debug, Args)]

@@ -95,7 +95,7 @@ pub async fn serve(arguments: ServeArguments) -> Result<(), ServeError> {
     // The cheapest mistakes first: a bad file or address should not leave a new folder behind.
     let configuration = arguments.config.as_deref().map(Configuration::read).transpose()?;
     let listeners = Listeners::bind(&arguments).await?;
-    let foundation = Foundation::lay(&arguments.data_dir, configuration.as_ref()).await?;
+    let foundation = Foundation::lay(&arguments, configuration.as_ref()).await?;
     let urls = listeners.urls()?;
     let ambient = foundation.ambient.clone();
     let issued = bootstrap(foundation.store.as_ref(), &ambient, &arguments.data_dir, &urls).await?;
@@ -134,7 +134,8 @@ struct Foundation {
 }
 
 impl Foundation {
-    async fn lay(directory: &Path, configuration: Option<&Configuration>) -> Result<Self, ServeError> {
+    async fn lay(arguments: &ServeArguments, configuration: Option<&Configuration>) -> Result<Self, ServeError> {
+        let directory = arguments.data_dir.as_path();
         files::ensure_directory(directory)
             .map_err(|source| ServeError::Folder { path: directory.to_owned(), source })?;
         let ambient = Ambient::system();
@@ -145,7 +146,8 @@ impl Foundation {
             apply(store.as_ref(), &ambient, configuration).await?;
         }
         token_requests::take_all(directory, store.as_ref(), &ambient).await;
-        let environment = Environment::new(Arc::clone(&store), ambient.clone(), envelope, Options::default());
+        let options = Options { creation_tries_max: arguments.provider_create_max_attempts, ..Options::default() };
+        let environment = Environment::new(Arc::clone(&store), ambient.clone(), envelope, options);
         Ok(Self { store, environment, ambient, epoch })
     }
 }

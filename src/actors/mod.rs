@@ -63,6 +63,9 @@ impl Environment {
     }
 }
 
+/// One failure is often a bad host; more than a few are a bad request.
+pub const CREATION_TRIES_MAX_DEFAULT: u32 = 3;
+
 /// How patient actors are.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
@@ -77,7 +80,6 @@ pub struct Options {
     /// trying all the same.
     pub retry_budget: u32,
     /// How often a cloud may fail to bring something up before that is the end of it, until it is changed or reset.
-    /// One failure is often a bad host; many are a bad request.
     pub creation_tries_max: u32,
     pub poll_settled: Duration,
     pub poll_pending: Duration,
@@ -92,7 +94,7 @@ impl Default for Options {
             retry_first: Duration::from_millis(500),
             retry_longest: Duration::from_secs(10),
             retry_budget: 120,
-            creation_tries_max: 3,
+            creation_tries_max: CREATION_TRIES_MAX_DEFAULT,
             poll_settled: Duration::from_mins(1),
             poll_pending: Duration::from_secs(1),
             dispatch_delay: Duration::ZERO,

@@ -23,7 +23,7 @@ use crate::graph::message::Sighting;
 use crate::graph::outcome::Outcome;
 use crate::model::cloud_init;
 use crate::model::condition::{Reason, Statement, Truth};
-use crate::model::ids::{Key, NetworkId, SecurityGroupId, ServerId, SshCertificateAuthorityId};
+use crate::model::ids::{Key, NetworkId, SecurityGroupId, SshCertificateAuthorityId};
 use crate::model::operation::{OperationFailure, Verb};
 use crate::model::rebuild::{self, Rebuild, RebuildState, RebuildStep, RebuildView};
 use crate::model::record::{CorruptRecord, Document, Resource};
@@ -49,7 +49,7 @@ impl Behaviour for Server {
 
     /// Only the way down: the way up is [`Making`].
     fn step(resource: &Resource<Self>) -> Result<Step, CorruptRecord> {
-        let request = request(resource, None)?;
+        let request = ServerRequest::of(resource, None)?;
         Ok(Step::Provider {
             make: Box::new(ProviderCall::ConvergeServer(request.clone())),
             unmake: Box::new(ProviderCall::DeleteServer(request)),
@@ -176,7 +176,7 @@ impl Making<'_> {
     }
 
     fn call(&self, call: impl FnOnce(ServerRequest) -> ProviderCall) -> Decided {
-        let call = call(request(self.resource, self.authority_key()?)?);
+        let call = call(request(self.resource, self.authority_key()?.as_deref())?);
         Ok(Decision::Run(vec![Effect::Call(Box::new(call))]))
     }
 
@@ -384,7 +384,7 @@ impl Making<'_> {
         if !operation.is_ours && !operation.verb.is_repeatable() {
             return failed(OperationFailure::Unavailable, "it is not known whether it was done");
         }
-        let request = request(self.resource, None)?;
+        let request = ServerRequest::of(self.resource, None)?;
         let power = |action| ProviderCall::PowerServer(operation.id, request.clone(), action);
         let call = match operation.verb {
             Verb::Start => power(PowerAction::Start),
@@ -413,24 +413,10 @@ impl Making<'_> {
     }
 }
 
-fn request(resource: &Resource<Server>, authority_key: Option<String>) -> Result<ServerRequest, CorruptRecord> {
-    let place = resource.place()?;
-    let unplaced = |cause: &str| CorruptRecord { key: resource.key, part: "specification", cause: cause.to_owned() };
-    let network = resource.metadata.placement.network.ok_or_else(|| unplaced("the network is missing"))?;
-    let given = resource.spec.user_data.as_ref().map(|data| STANDARD.decode(&data.0));
-    let given = given.transpose().map_err(|_| unplaced("the user data is not base64"))?;
-    Ok(ServerRequest {
-        id: ServerId(resource.key.id),
-        incarnation: resource.metadata.incarnation,
-        generation: resource.metadata.generation,
-        identity: resource.identity()?,
-        network,
-        organization: place.organization,
-        project: place.project,
-        name: resource.metadata.name.clone(),
-        tags: resource.metadata.tags.clone().unwrap_or_default(),
-        spec: resource.spec.clone(),
-        user_data: cloud_init::merged(given.as_deref(), authority_key.as_deref()).map(UserDataBytes),
-        detail: resource.detail.clone(),
-    })
+fn request(resource: &Resource<Server>, authority_key: Option<&str>) -> Result<ServerRequest, CorruptRecord> {
+    let given = resource.spec.user_data.as_ref().map(|data| STANDARD.decode(&data.0)).transpose();
+    let given =
+        given.map_err(|error| CorruptRecord { key: resource.key, part: "user data", cause: error.to_string() })?;
+    let user_data = cloud_init::merged(given.as_deref(), authority_key).map(UserDataBytes);
+    ServerRequest::of(resource, user_data)
 }

@@ -278,7 +278,7 @@ impl From<Refusal> for ApiError {
 
 #[must_use]
 pub fn deleting_text(kind: Kind) -> String {
-    format!("the {kind} is being deleted")
+    format!("the {} is being deleted", kind.noun())
 }
 
 #[cfg(test)]

@@ -160,7 +160,7 @@ impl Asked<'_> {
             }
         }
         let by = if named.is_empty() { String::new() } else { format!(" by {}", named.join(", ")) };
-        ApiError::forbidden(format!("the {} is in use{by} and cannot be deleted", record.key.kind))
+        ApiError::forbidden(format!("the {} is in use{by} and cannot be deleted", record.key.kind.noun()))
     }
 
     /// A resource of ours may be named to whoever may read it; one of another service to whoever may read references.

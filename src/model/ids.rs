@@ -89,6 +89,17 @@ impl Kind {
         }
     }
 
+    /// The word within a sentence.
+    #[must_use]
+    pub const fn noun(self) -> &'static str {
+        match self {
+            Self::ServiceAccount => "service account",
+            Self::SecurityGroup => "security group",
+            Self::SshCertificateAuthority => "SSH certificate authority",
+            other => other.word(),
+        }
+    }
+
     /// `<plural>.<group>`, the form in which existing clients name a referrer.
     #[must_use]
     pub const fn plural_group(self) -> &'static str {

@@ -48,18 +48,22 @@ impl Inspector {
         if let Some(record) = store.get(key).await? {
             if let Some(owner) = record.metadata.owner {
                 edges.push(edge(EdgeType::Owner, &key, &owner, &format!("supervisor of {owner}")));
-                if key.kind == Kind::Network {
-                    let responsible = format!("supervisor of {owner}");
-                    edges.push(edge(EdgeType::HiddenPrincipal, &key, &owner, &responsible));
-                }
             }
-            if let (true, Some(organization)) = (record.metadata.charged, record.metadata.placement.organization) {
+            let follower = kind::entry(key.kind).and_then(|entry| (entry.followed_by)(&record).ok().flatten());
+            if let Some(principal) = follower {
+                edges.push(edge(EdgeType::HiddenPrincipal, &key, &principal, &format!("supervisor of {principal}")));
+            }
+            if let (true, Some(organization)) = (record.metadata.charged, record.metadata.principal.organization) {
                 let ledger = format!("ledger of {}", organization.key());
                 edges.push(edge(EdgeType::Allocation, &key, &organization.key(), &ledger));
             }
         }
+        let bridges = kind::entry(key.kind).is_some_and(|entry| entry.is_bridge);
         for holder in store.references(key).await? {
             edges.push(edge(EdgeType::Reference, &holder, &key, &key.to_string()));
+            if let (true, Holder::Resource(holder)) = (bridges, &holder) {
+                edges.push(edge(EdgeType::Bridge, &key, holder, &key.to_string()));
+            }
         }
         for target in store.referred_by(&Holder::Resource(key)).await? {
             let responsible = if kind::entry(target.kind).is_some() { target.to_string() } else { "store".to_owned() };

@@ -151,7 +151,7 @@ async fn a_thousand_boots_do_not_cost_a_look_each() {
 }
 
 /// Runs a life until it ends or dies at its so-many-th point after `act` began; tells whether it died.
-fn live_and_die(world: &mut World, cut: u64, act: impl AsyncFn(&World, &Life, &Estate)) -> (bool, Estate) {
+fn live_and_die(world: &mut World, cut: u64, act: &impl AsyncFn(&World, &Life, &Estate)) -> (bool, Estate) {
     let runtime = runtime();
     let (died, estate) = runtime.block_on(async {
         let life = world.begin_life().await;
@@ -183,7 +183,7 @@ fn cut_everywhere(
         for cut in 1.. {
             let mut world = World::new(cut, mode);
             runtime().block_on(world.furnish());
-            let (died, estate) = live_and_die(&mut world, cut, act);
+            let (died, estate) = live_and_die(&mut world, cut, &act);
             if !died {
                 assert!(cut > 20, "only {cut} points were passed");
                 break;
@@ -279,7 +279,7 @@ fn a_reboot_of_unknown_outcome_is_not_repeated() {
     for cut in 1.. {
         let mut world = World::new(cut, Mode::Atomic);
         runtime().block_on(world.furnish());
-        let (died, estate) = live_and_die(&mut world, cut, async |_, life, estate| {
+        let (died, estate) = live_and_die(&mut world, cut, &async |_: &World, life: &Life, estate: &Estate| {
             let path = format!("/api/v2/servers/{}/hardreboot", estate.server);
             assert_eq!(life.request("POST", &path, None).await.0, StatusCode::ACCEPTED);
         });

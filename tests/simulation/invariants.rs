@@ -11,6 +11,7 @@ use regent::model::edge::Holder;
 use regent::model::ids::{Key, Kind, OrganizationId};
 use regent::model::network::Network;
 use regent::model::record::Record;
+use regent::providers::simulated::objects::CloudObject;
 use regent::store::{Filter, Pages, Store};
 use uuid::Uuid;
 
@@ -257,21 +258,7 @@ async fn cloud_is_as_stored(
             "{} credentials for {wanted_count} principals in {region}",
             inventory.credentials.len()
         );
-        let kept_up = |record: &Arc<Record>| !record.metadata.paused && !record.metadata.is_deleting();
-        for network in networks.values().filter(|record| here(record) && kept_up(record)) {
-            let spec = network.open::<Network>().map_err(|error| error.to_string())?.spec;
-            let subnet =
-                inventory.subnets.iter().find(|object| object.marks.is_some_and(|marks| marks.id == network.key.id));
-            let subnet = serde_json::to_string(&subnet).expect("json");
-            for server in &spec.dns_nameservers {
-                ensure!(
-                    subnet.contains(&server.to_string()),
-                    "name server {server} of {} is not in the cloud",
-                    network.key
-                );
-            }
-            ensure!(!subnet.contains("6.6.6.6"), "drift of {} was not healed", network.key);
-        }
+        subnets_are_as_asked(&inventory.subnets, networks.values().filter(|record| here(record)))?;
         vlans_are_even(life, region, &inventory.vlans, networks).await?;
         // What hangs on a paused network waits for it.
         let excused = |record: &Arc<Record>| {
@@ -279,6 +266,26 @@ async fn cloud_is_as_stored(
             network.is_none_or(|network| network.metadata.paused)
         };
         machines::cloud_is_as_stored(life, &inventory, machines, here, excused)?;
+    }
+    Ok(())
+}
+
+fn subnets_are_as_asked<'a>(
+    subnets: &[CloudObject],
+    networks: impl Iterator<Item = &'a Arc<Record>>,
+) -> Result<(), String> {
+    for network in networks.filter(|record| !record.metadata.paused && !record.metadata.is_deleting()) {
+        let spec = network.open::<Network>().map_err(|error| error.to_string())?.spec;
+        let subnet = subnets.iter().find(|object| object.marks.is_some_and(|marks| marks.id == network.key.id));
+        let subnet = serde_json::to_string(&subnet).expect("json");
+        for server in &spec.dns_nameservers {
+            ensure!(
+                subnet.contains(&server.to_string()),
+                "name server {server} of {} is not in the cloud",
+                network.key
+            );
+        }
+        ensure!(!subnet.contains("6.6.6.6"), "drift of {} was not healed", network.key);
     }
     Ok(())
 }

@@ -100,15 +100,13 @@ pub async fn perform(deed: MachineDeed, world: &World, life: &Life, ledger: &mut
         MachineDeed::CreateGroup => create_group(life, ledger, random).await,
         MachineDeed::UpdateGroup => update_group(life, ledger, random).await,
         MachineDeed::DeleteGroup => {
-            let live = live_groups(ledger, None);
-            if let Some(id) = pick(&live, random) {
+            if let Some(id) = pick(&live_groups(ledger, None), random) {
                 delete_group(life, ledger, id).await;
             }
         }
         MachineDeed::CreateAuthority => create_authority(world, life, ledger, random).await,
         MachineDeed::DeleteAuthority => {
-            let live = live_authorities(ledger, None);
-            if let Some(id) = pick(&live, random) {
+            if let Some(id) = pick(&live_authorities(ledger, None), random) {
                 delete_authority(life, ledger, id).await;
             }
         }
@@ -409,7 +407,7 @@ pub fn accepted_is_durable(stored: &Stored, ledger: &mut Ledger) -> Result<(), S
         known.authority = spec.ssh_certificate_authority.map(|authority| authority.0);
         match &known.asked {
             Some(before) => {
-                ensure!(*before == asked, "an accepted update of server {id} is lost: {before:?}, {asked:?}")
+                ensure!(*before == asked, "an accepted update of server {id} is lost: {before:?}, {asked:?}");
             }
             None => known.asked = Some(asked),
         }

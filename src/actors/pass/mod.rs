@@ -176,7 +176,7 @@ impl Pass<'_> {
     async fn take_sighting(&mut self) -> Result<(), Interruption> {
         match self.start.observation.as_ref().map(|observation| observation.sighting.clone()) {
             Some(Sighting::Absent) if !self.record.metadata.is_deleting() => {
-                let message = format!("the {} is missing from its cloud", self.record.key.kind.title().to_lowercase());
+                let message = format!("the {} is missing from its cloud", self.record.key.kind.noun());
                 let detail = (self.entry.vanished)(self.record.key, &self.locked_status().detail)?;
                 self.with_status(|status, record, now| {
                     status.know(self.entry, detail, record, now);
