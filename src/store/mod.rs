@@ -135,6 +135,8 @@ pub enum Precondition {
     Live(Key),
     /// Nothing refers to the resource. What it owns may be there: that goes with it.
     Unreferenced(Key),
+    /// Nobody has written the resource's metadata or specification since this revision. Refused with `Conflict`.
+    Unchanged { key: Key, revision: Revision },
     /// The organization uses no more of the kind than this: so that a limit is not set below what is used.
     UsesAtMost { organization: OrganizationId, kind: QuotaKind, limit: u64 },
 }

@@ -6,7 +6,7 @@ use crate::model::condition::{Condition, Truth};
 use crate::model::edge::Holder;
 use crate::model::ids::Key;
 use crate::sabotage::{self, Defect};
-use crate::store::{Batch, StoreError, Write};
+use crate::store::{Batch, Precondition, Refusal, StoreError, Write};
 
 /// How many resources one commit of a cascade speaks of. Fewer would cost a large tenant many syncs; more would hold
 /// up every other writer of the group.
@@ -63,14 +63,38 @@ impl Pass<'_> {
         Ok(())
     }
 
+    /// Does the status say that the cloud has what is asked for now?
+    fn is_realised(&self) -> bool {
+        let generation = self.record.metadata.generation;
+        let says = |said: &Condition| said.status == Truth::True && said.observed_generation == generation;
+        self.record.conditions.available.as_ref().is_some_and(says)
+    }
+
+    /// What is used is held. Acceptance has seen to it; where that was cut into single writes, a pass that gave
+    /// something back in their middle may have undone it.
+    pub(super) async fn take_references(&self) -> Result<(), Interruption> {
+        if self.is_realised() || self.record.metadata.is_deleting() {
+            return Ok(());
+        }
+        let Some(wanted) = (self.entry.references)(&self.record)? else { return Ok(()) };
+        let (store, holder) = (&self.environment.store, Holder::Resource(self.record.key));
+        let held = store.referred_by(&holder).await?;
+        for target in wanted.into_iter().filter(|target| !held.contains(target)) {
+            let write = Write::AddReference { target, holder: holder.clone() };
+            match store.commit(Batch::of(vec![write]).provided(Precondition::Live(self.record.key))).await {
+                // What cannot be held any more is a gate that does not open: the decision says so.
+                Ok(_) | Err(StoreError::Refused(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
     /// What is no longer used is given back, once the cloud has followed. Before the status says that it has: a crash
-    /// in between would leave a reference that nobody looks at any more.
+    /// in between would leave a reference that nobody looks at any more. Only if the intent is still the one that was
+    /// realised: a newer one may use it again.
     pub(super) async fn give_back_references(&self) -> Result<(), Interruption> {
-        let said = self.record.conditions.available.as_ref();
-        let is_said = |said: &Condition| {
-            said.status == Truth::True && said.observed_generation == self.record.metadata.generation
-        };
-        if said.is_some_and(is_said) {
+        if self.is_realised() {
             return Ok(());
         }
         let Some(wanted) = (self.entry.references)(&self.record)? else { return Ok(()) };
@@ -78,10 +102,15 @@ impl Pass<'_> {
         let held = self.environment.store.referred_by(&holder).await?;
         let unused = held.into_iter().filter(|target| !wanted.contains(target));
         let writes = unused.map(|target| Write::RemoveReference { target, holder: holder.clone() }).collect::<Vec<_>>();
-        if !writes.is_empty() {
-            self.environment.store.commit(Batch::of(writes)).await?;
+        if writes.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let unchanged = Precondition::Unchanged { key: self.record.key, revision: self.record.revision };
+        match self.environment.store.commit(Batch::of(writes).provided(unchanged)).await {
+            // Something newer is wanted: the pass that realises it looks again.
+            Ok(_) | Err(StoreError::Refused(Refusal::Conflict(_))) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// The end, in the order that a crash in its middle can bear: what is held is given back, then the record goes.

@@ -132,6 +132,7 @@ impl Pass<'_> {
             self.record = record;
         }
         self.take_sighting().await?;
+        self.take_references().await?;
         let surroundings = self.look_around().await?;
         self.look_for_verbs().await?;
         self.release_early().await?;

@@ -14,6 +14,7 @@ conform!(
     releasing_touches_only_the_holders_own,
     the_live_precondition_wants_a_resource_that_is_not_being_deleted,
     the_unreferenced_precondition_looks_at_references_and_not_at_owned_children,
+    the_unchanged_precondition_wants_the_revision_that_was_read,
 );
 
 fn external() -> Holder {
@@ -99,4 +100,20 @@ async fn the_unreferenced_precondition_looks_at_references_and_not_at_owned_chil
     rig.commit(vec![Write::ReleaseReferences { holder: network(1) }]).await;
     rig.store().commit(mark()).await.expect("only a child that does not refer is left");
     assert!(rig.get(identity(1)).await.expect("there").metadata.is_deleting());
+}
+
+async fn the_unchanged_precondition_wants_the_revision_that_was_read(rig: Rig) {
+    rig.commit(vec![insert(identity(1)), insert(network(1)), refer(identity(1), network(1))]).await;
+    let read = rig.get(network(1)).await.expect("there").revision;
+    let unrefer = Write::RemoveReference { target: identity(1), holder: Holder::Resource(network(1)) };
+    let batch =
+        || Batch::of(vec![unrefer.clone()]).provided(Precondition::Unchanged { key: network(1), revision: read });
+    rig.commit(vec![mark_deleted(network(1))]).await;
+    let answer = rig.store().commit(batch()).await;
+    assert!(matches!(refusal(answer), Refusal::Conflict(key) if key == network(1)));
+    assert_eq!(rig.store().references(identity(1)).await.expect("readable").len(), 1, "nothing was done");
+    let read = rig.get(network(1)).await.expect("there").revision;
+    let batch = Batch::of(vec![unrefer]).provided(Precondition::Unchanged { key: network(1), revision: read });
+    rig.store().commit(batch).await.expect("nobody wrote in between");
+    assert!(rig.store().references(identity(1)).await.expect("readable").is_empty());
 }

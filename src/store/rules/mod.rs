@@ -163,6 +163,11 @@ pub(super) fn check(rows: &mut dyn Rows, preconditions: &[Precondition]) -> Resu
                     return Err(Refusal::InUse { target, holders: holders.into_iter().collect() }.into());
                 }
             }
+            Precondition::Unchanged { key, revision } => {
+                if rows.record(key)?.is_none_or(|record| record.revision != revision) {
+                    return Err(Refusal::Conflict(key).into());
+                }
+            }
             Precondition::UsesAtMost { organization, kind, limit } => {
                 let total = rows.used(organization, kind)?.total();
                 if total > limit {
