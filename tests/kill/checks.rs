@@ -317,6 +317,7 @@ mod tests {
             identities: vec![object("project", IDENTITY, Body::Project)],
             users: vec![object("user", IDENTITY, Body::User)],
             credentials: vec![object("credential", IDENTITY, Body::Credential { user: id("user") })],
+            key_pairs: vec![object("pair", IDENTITY, Body::KeyPair { user: id("user"), public_key: String::new() })],
             networks: vec![object("network", NETWORK, network)],
             subnets: vec![object("subnet", NETWORK, subnet)],
             routers: vec![object("router", NETWORK, router)],
@@ -341,10 +342,11 @@ mod tests {
     /// What of the inventory is to be spoilt.
     type Part = fn(&mut Inventory) -> &mut Vec<CloudObject>;
 
-    const PARTS: [Part; 6] = [
+    const PARTS: [Part; 7] = [
         |inventory| &mut inventory.identities,
         |inventory| &mut inventory.users,
         |inventory| &mut inventory.credentials,
+        |inventory| &mut inventory.key_pairs,
         |inventory| &mut inventory.networks,
         |inventory| &mut inventory.subnets,
         |inventory| &mut inventory.routers,

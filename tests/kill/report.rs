@@ -109,7 +109,7 @@ impl Report {
         let longest = self.converged.last().copied().unwrap_or_default().as_secs_f64();
         let (rests, elapsed) = (self.converged.len(), elapsed.as_secs_f64());
         let Self { kills, half_done, start_up_kills, polite_ends, objects_made, tally, reboots_sent, .. } = self;
-        let Tally { refused, doubts, unavailable, looks, .. } = tally;
+        let Tally { refused, doubts, unavailable, looks, .. } = &*tally;
         let done = Deed::ALL.map(|(deed, word)| format!("{} {word}", tally.of(deed))).join(", ");
         [
             format!("seed {seed}: {kills} SIGKILLs under load ({half_done} of them amid cloud work)"),
