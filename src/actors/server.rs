@@ -27,7 +27,7 @@ use crate::model::ids::{Key, NetworkId, SecurityGroupId, SshCertificateAuthority
 use crate::model::operation::{OperationFailure, Verb};
 use crate::model::rebuild::{self, Rebuild, RebuildState, RebuildStep, RebuildView};
 use crate::model::record::{CorruptRecord, Document, Resource};
-use crate::model::server::{CloudServerStatus, CreationTries, Server, ServerDetail, ServerPhase};
+use crate::model::server::{CloudServerStatus, CreationTries, Server, ServerDetail, ServerPhase, ServerSighting};
 use crate::providers::call::{CallName, Fact, ProviderCall};
 use crate::providers::{Deletion, PowerAction, ProviderError, ServerFact, ServerRequest, UserDataBytes};
 
@@ -275,7 +275,7 @@ impl Making<'_> {
             seen: server.and_then(|server| server.image),
             launched: self.detail.launched_at.is_some(),
             errored: server.is_some_and(|server| server.status == CloudServerStatus::Error),
-            busy: server.is_none_or(crate::model::server::ServerSighting::is_busy),
+            busy: server.is_none_or(ServerSighting::is_busy),
         })
     }
 
@@ -284,10 +284,10 @@ impl Making<'_> {
             return self.after_order(sent);
         }
         match self.rebuild_step(fact) {
-            RebuildStep::Nothing => self.rest(),
+            RebuildStep::Nothing => self.rest(fact),
             RebuildStep::Note(rebuild) => self.note_rebuild(rebuild),
             RebuildStep::Submit => self.call(|request| ProviderCall::RebuildServer(request, self.resource.spec.image)),
-            RebuildStep::Wait if self.detail.launched_at.is_none() => self.rest(),
+            RebuildStep::Wait if self.detail.launched_at.is_none() => self.rest(fact),
             RebuildStep::Wait => conclude(Outcome::on_cloud("the server is being rebuilt", Reason::Provisioning)),
             RebuildStep::Settled(image) => {
                 let detail = ServerDetail { image: Some(image), rebuild: None, ..self.detail.clone() };
@@ -329,7 +329,7 @@ impl Making<'_> {
         Ok(Decision::Run(vec![note(&detail, statement)]))
     }
 
-    fn rest(&self) -> Decided {
+    fn rest(&self, fact: &ServerFact) -> Decided {
         if self.detail.launched_at.is_none() {
             let message = match self.detail.phase {
                 ServerPhase::Queued => "waiting for a physical machine",
@@ -337,7 +337,9 @@ impl Making<'_> {
             };
             return conclude(Outcome::on_cloud(message, Reason::Provisioning));
         }
-        if self.detail.phase.is_passing() || !self.view.operations.is_empty() {
+        // A reboot has no phase of its own, but what it leads to is another one when the server was stopped.
+        let busy = fact.server.as_ref().is_some_and(ServerSighting::is_busy);
+        if busy || self.detail.phase.is_passing() || !self.view.operations.is_empty() {
             let message = format!("the server is {}", self.detail.phase.word().to_lowercase());
             return conclude(Outcome::Watching { message });
         }

@@ -245,13 +245,20 @@ impl Graph {
         Arc::clone(&self.nodes.entry(key).or_insert_with(|| Arc::new(Node::new(key))))
     }
 
-    /// The resource is gone for good.
+    /// The resource is gone for good. Its owner and those who wait for it are told here, once, because it is not known
+    /// who notices first: the dispatcher, which reads it in the change log, or the branch whose actor has ended.
     pub fn remove(&self, key: Key) {
         self.timers.cancel(key);
-        if let Some((_, node)) = self.nodes.remove(&key)
-            && let Some(region) = node.snapshot().region
-        {
+        let Some((_, node)) = self.nodes.remove(&key) else { return };
+        let snapshot = node.snapshot();
+        if let Some(region) = snapshot.region {
             self.await_cloud(region, key, false);
+        }
+        if let Some(owner) = snapshot.owner {
+            self.send(owner, Message::ChildGone(key));
+        }
+        for waiter in node.dependants() {
+            self.send(waiter, Message::DependencyMoved(key));
         }
     }
 

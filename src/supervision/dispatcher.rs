@@ -175,16 +175,8 @@ impl Shared {
 
     fn removed(&self, key: Key) {
         let graph = &self.environment.graph;
-        let Some(node) = graph.node(key) else { return };
-        let snapshot = node.snapshot();
         graph.send(key, Message::Removed);
         graph.remove(key);
-        if let Some(owner) = snapshot.owner {
-            graph.send(owner, Message::ChildGone(key));
-        }
-        for waiter in node.dependants() {
-            graph.send(waiter, Message::DependencyMoved(key));
-        }
     }
 
     /// Everything again: what is stored is told or placed, what is not stored any more is ended.

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use ractor::{ActorRef, SpawnErr};
 
+use crate::actors::pass::OPERATION_RETENTION;
 use crate::actors::resource::FirstPass;
 use crate::actors::{Environment, kind};
 use crate::graph::message::Message;
@@ -164,13 +165,15 @@ async fn restore(environment: &Environment, tree: &Tree, regions: &Regions) -> R
     Ok(())
 }
 
-/// Verbs that had not ended when the last process did: their owners are told again, settled or not.
+/// Verbs that had not ended when the last process did: their owners are told again, settled or not. So are those of
+/// verbs that ended not long before, because what they led to may not have been seen any more.
 async fn ask_again(environment: &Environment) -> Result<(), StoreError> {
     let mut pages = Pages::of(&*environment.store, Filter::of(Kind::Operation));
     while let Some(records) = pages.next().await? {
         for record in records {
             let open = record.detail.read::<OperationDetail>().is_ok_and(|detail| detail.is_open());
-            if let (true, Some(owner)) = (open, record.metadata.owner) {
+            let recent = environment.ambient.now().duration_since(record.metadata.created) <= OPERATION_RETENTION;
+            if let (true, Some(owner)) = (open || recent, record.metadata.owner) {
                 environment.graph.send(owner, Message::OperationRequested);
             }
         }

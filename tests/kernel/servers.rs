@@ -112,6 +112,18 @@ async fn verbs_are_carried_out_and_refused_by_the_state_of_the_server() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reboot_of_a_stopped_server_is_watched_until_it_runs() {
+    let (world, life) = world().await;
+    let estate = estate(&world, &life).await;
+    assert_eq!(verb(&life, &estate, "stop").await, StatusCode::ACCEPTED);
+    eventually("stopped", async || power_state(&life, estate.server).await == "Stopped").await;
+    assert_eq!(verb(&life, &estate, "hardreboot").await, StatusCode::ACCEPTED);
+    let asked = tokio::time::Instant::now();
+    running(&life, estate.server).await;
+    assert!(asked.elapsed().as_secs() < 10, "it did not take the look at everything, once a minute");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_server_that_vanished_is_shown_and_made_again() {
     let (world, life) = world().await;
     let Estate { region, server, .. } = estate(&world, &life).await;

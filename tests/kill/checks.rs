@@ -3,21 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use regent::model::ambient::Ambient;
-use regent::model::edge::Holder;
-use regent::model::ids::{Key, Kind, RegionId};
-use regent::model::record::Record;
+use regent::model::ids::Kind;
+use regent::model::server::PowerState;
 use regent::providers::simulated::SimulatedHandle;
 use regent::providers::simulated::engine::books::Inventory;
-use regent::providers::simulated::objects::{Body, CloudObject, ObjectState};
-use regent::store::embedded::EmbeddedStore;
-use regent::store::{Filter, Pages, Store};
+use regent::providers::simulated::objects::{Body, CloudObject, ObjectId, ObjectState};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::client::shown;
-use super::ledger::{Known, Shown};
-use super::rig::{Life, Rig};
+use super::ledger::Shown;
+use super::machines::{self, Power};
+use super::rig::{Cloud, Life, Rig};
+use super::wire;
 
 /// How long everything may take to come to rest. It takes seconds; what takes longer than this waits for something
 /// that nobody will do, or for a safety net that hides it.
@@ -37,10 +34,12 @@ macro_rules! ensure {
         }
     };
 }
+pub(super) use ensure;
 
 /// The server as it shows itself.
 pub struct View {
     pub networks: BTreeMap<Uuid, Shown>,
+    pub machines: machines::Shown,
     pub identities: BTreeSet<Uuid>,
     /// What is not at rest, in words.
     busy: Vec<String>,
@@ -78,26 +77,47 @@ async fn actors(life: &Life, kind: &str, busy: &mut Vec<String>) -> Result<BTree
 
 async fn look(life: &Life) -> Result<View, String> {
     let mut busy = Vec::new();
-    let identities = actors(life, "identity", &mut busy).await?;
-    let acting = actors(life, "network", &mut busy).await?;
-    let list = get(life, format!("{}/api/v2/networks", life.start.api_url)).await?;
-    let networks = shown(&list)?;
-    let unfinished = networks.iter().filter(|(_, network)| network.status != "provisioned");
-    busy.extend(unfinished.map(|(id, network)| format!("network {id} is {}", network.status)));
-    if acting != networks.keys().copied().collect() || identities.len() != networks.len() {
-        let (principals, acting) = (identities.len(), acting.len());
-        busy.push(format!("{} networks, {acting} actors, {principals} principals", networks.len()));
+    let identities = actors(life, Kind::Identity.word(), &mut busy).await?;
+    let mut acting = Vec::new();
+    for kind in [Kind::Network, Kind::SecurityGroup, Kind::SshCertificateAuthority, Kind::Server] {
+        acting.push(actors(life, kind.word(), &mut busy).await?);
     }
-    Ok(View { networks, identities, busy })
+    let list = |plural| get(life, format!("{}/api/v2/{plural}", life.start.api_url));
+    let networks = wire::networks(&list("networks").await?)?;
+    let (groups, authorities) = (list("securitygroups").await?, list("sshcertificateauthorities").await?);
+    let machines = wire::machines([&groups, &authorities, &list("servers").await?])?;
+    let (groups, authorities, servers) = (&machines.groups, &machines.authorities, &machines.servers);
+    let statuses = networks.iter().map(|(id, network)| (id, &network.status));
+    let statuses = statuses.chain(groups.iter().map(|(id, group)| (id, &group.head.status)));
+    let statuses = statuses.chain(authorities.iter().map(|(id, head)| (id, &head.status)));
+    let statuses = statuses.chain(servers.iter().map(|(id, server)| (id, &server.head.status)));
+    let unfinished = statuses.filter(|(_, status)| *status != "provisioned");
+    busy.extend(unfinished.map(|(id, status)| format!("{id} is {status}")));
+    let shown = [
+        networks.keys().copied().collect::<BTreeSet<_>>(),
+        groups.keys().copied().collect(),
+        authorities.keys().copied().collect(),
+        servers.keys().copied().collect(),
+    ];
+    if acting != shown || identities.len() != networks.len() {
+        let counts = |sets: &[BTreeSet<Uuid>]| sets.iter().map(BTreeSet::len).collect::<Vec<_>>();
+        let (shown, acting) = (counts(&shown), counts(&acting));
+        busy.push(format!("{shown:?} are shown, {acting:?} act, with {} principals", identities.len()));
+    }
+    Ok(View { networks, machines, identities, busy })
 }
 
-/// Waits until nobody has anything to do. Nobody must be asking for anything meanwhile.
-pub async fn converged(life: &Life) -> Result<View, String> {
+/// Waits until nobody has anything to do, and everybody knows how the servers are. Nobody must be asking for anything
+/// meanwhile.
+pub async fn converged(rig: &Rig, life: &Life) -> Result<View, String> {
     let began = Instant::now();
     let mut looks = tokio::time::interval(LOOK_PERIOD);
     loop {
         looks.tick().await;
-        let view = look(life).await?;
+        let mut view = look(life).await?;
+        if view.busy.is_empty() {
+            view.busy = restless_servers(rig, &view).await?;
+        }
         if view.busy.is_empty() {
             let quarantine = get(life, format!("{}/admin/v1/quarantine", life.start.admin_url)).await?;
             ensure!(quarantine == json!({"actors": [], "records": []}), "in quarantine: {quarantine}");
@@ -110,14 +130,44 @@ pub async fn converged(life: &Life) -> Result<View, String> {
     }
 }
 
+/// Servers that their clouds are busy with, or that are shown otherwise than they are: that is heard of in time.
+async fn restless_servers(rig: &Rig, view: &View) -> Result<Vec<String>, String> {
+    let mut restless = Vec::new();
+    for cloud in &rig.clouds {
+        for object in inventory_of(cloud).await?.servers {
+            let power = object.server().and_then(|server| power_of(server.life.power)).map(Power::word);
+            let shown = object.marks.and_then(|marks| view.machines.servers.get(&marks.id));
+            let shown = shown.map(|shown| shown.power.as_str());
+            if object.pending.is_some() || power.is_none() || power != shown {
+                restless.push(format!("server {:?} is {power:?} and shown as {shown:?}", object.marks));
+            }
+        }
+    }
+    Ok(restless)
+}
+
+const fn power_of(power: PowerState) -> Option<Power> {
+    match power {
+        PowerState::Running => Some(Power::Running),
+        PowerState::Shutdown => Some(Power::Stopped),
+        _ => None,
+    }
+}
+
+async fn inventory_of(cloud: &Cloud) -> Result<Inventory, String> {
+    cloud.room.inventory().await.map_err(|error| error.to_string())
+}
+
 /// Every cloud has exactly what its stored networks ask for.
 pub async fn clouds_are_as_shown(rig: &Rig, view: &View) -> Result<(), String> {
     let mut identities = BTreeSet::new();
     for cloud in &rig.clouds {
-        let inventory = cloud.room.inventory().await.map_err(|error| error.to_string())?;
+        let inventory = inventory_of(cloud).await?;
         let here = view.networks.iter().filter(|(_, network)| network.region == cloud.region);
         let here = here.map(|(id, network)| (*id, network)).collect::<BTreeMap<_, _>>();
+        let machines = view.machines.within(cloud.region);
         cloud_is_as_shown(&inventory, &here, cloud.physical)
+            .and_then(|()| machines_are_as_shown(&inventory, &machines))
             .map_err(|text| format!("in region {}: {text}", cloud.region))?;
         identities.extend(inventory.identities.iter().filter_map(|object| Some(object.marks?.id)));
     }
@@ -136,23 +186,30 @@ fn once<'a>(what: &str, objects: &'a [CloudObject]) -> Result<BTreeMap<Uuid, &'a
     Ok(all)
 }
 
+fn exactly(what: &str, found: &BTreeMap<Uuid, &CloudObject>, wanted: &BTreeSet<Uuid>) -> Result<(), String> {
+    let found = found.keys().copied().collect::<BTreeSet<_>>();
+    ensure!(
+        found == *wanted,
+        "{what}s leaked: {:?}, missing: {:?}",
+        found.difference(wanted).collect::<Vec<_>>(),
+        wanted.difference(&found).collect::<Vec<_>>()
+    );
+    Ok(())
+}
+
 fn cloud_is_as_shown(inventory: &Inventory, networks: &BTreeMap<Uuid, &Shown>, physical: bool) -> Result<(), String> {
     let wanted = networks.keys().copied().collect::<BTreeSet<_>>();
     let (made, subnets) = (once("network", &inventory.networks)?, once("subnet", &inventory.subnets)?);
     let routers = once("router", &inventory.routers)?;
     for (what, found) in [("network", &made), ("subnet", &subnets), ("router", &routers)] {
-        let found = found.keys().copied().collect::<BTreeSet<_>>();
-        ensure!(
-            found == wanted,
-            "{what}s leaked: {:?}, missing: {:?}",
-            found.difference(&wanted).collect::<Vec<_>>(),
-            wanted.difference(&found).collect::<Vec<_>>()
-        );
+        exactly(what, found, &wanted)?;
     }
     let projects = once("principal", &inventory.identities)?;
     let (users, credentials) = (once("user", &inventory.users)?, once("credential", &inventory.credentials)?);
     ensure!(projects.len() == wanted.len(), "{} principals for {} networks", projects.len(), wanted.len());
-    ensure!(projects.keys().eq(users.keys()) && users.keys().eq(credentials.keys()), "principals are incomplete");
+    let key_pairs = once("key pair", &inventory.key_pairs)?;
+    let complete = [&users, &credentials, &key_pairs].into_iter().all(|parts| parts.keys().eq(projects.keys()));
+    ensure!(complete, "principals are incomplete");
     let homes = made.values().filter_map(|network| network.body.parent()).map(|(_, project)| project);
     let homes = homes.collect::<BTreeSet<_>>();
     ensure!(homes == projects.values().map(|project| &project.id).collect(), "networks and principals do not match");
@@ -165,6 +222,41 @@ fn cloud_is_as_shown(inventory: &Inventory, networks: &BTreeMap<Uuid, &Shown>, p
     let on_wires = inventory.vlans.iter().map(|vlan| &vlan.network).collect::<BTreeSet<_>>();
     let expected = made.values().filter(|_| physical).map(|network| &network.id).collect::<BTreeSet<_>>();
     ensure!(on_wires == expected && inventory.vlans.len() == expected.len(), "VLANs: {:?}", inventory.vlans);
+    Ok(())
+}
+
+/// Groups, ports, addresses and servers are exactly those that are shown, each as it is shown.
+fn machines_are_as_shown(inventory: &Inventory, shown: &machines::Shown) -> Result<(), String> {
+    let (groups, ports) = (once("group", &inventory.security_groups)?, once("port", &inventory.ports)?);
+    let (servers, addresses) = (once("server", &inventory.servers)?, once("address", &inventory.floating_ips)?);
+    let wanted = shown.servers.keys().copied().collect();
+    exactly("group", &groups, &shown.groups.keys().copied().collect())?;
+    exactly("port", &ports, &wanted)?;
+    exactly("server", &servers, &wanted)?;
+    let public = shown.servers.iter().filter(|(_, server)| server.asked.public).map(|(id, _)| *id);
+    exactly("address", &addresses, &public.collect())?;
+    for (id, group) in &shown.groups {
+        let Body::SecurityGroup { rules, .. } = &groups[id].body else { return Err(format!("{id} is no group")) };
+        let ports = rules.iter().filter_map(|rule| rule.ports).collect::<Vec<_>>();
+        ensure!(ports == [(group.port, group.port)], "group {id} lets in {ports:?}, not {}", group.port);
+    }
+    let networks = once("network", &inventory.networks)?;
+    for (id, server) in &shown.servers {
+        let Body::Port { network, options, .. } = &ports[id].body else { return Err(format!("{id} has no port")) };
+        let home = networks.get(&server.network).map(|network| &network.id);
+        ensure!(Some(network) == home, "the port of server {id} is in {network}, not in {home:?}");
+        let asked = server.asked.groups.iter().filter_map(|group| Some(groups.get(group)?.id.clone()));
+        let asked = asked.collect::<BTreeSet<ObjectId>>();
+        let found = &options.security_groups;
+        ensure!(*found == asked, "server {id} has the groups {found:?}, not {asked:?}");
+        let Body::Server(body) = &servers[id].body else { return Err(format!("{id} is no server")) };
+        ensure!(body.port == ports[id].id, "server {id} is not on its port");
+        ensure!(body.image.0 == server.asked.image, "server {id} runs on {}, not {}", body.image, server.asked.image);
+        ensure!(servers[id].pending.is_none(), "server {id} is not at rest: {:?}", servers[id]);
+        if let Some(address) = addresses.get(id) {
+            ensure!(address.body.parent().is_some_and(|(_, port)| *port == ports[id].id), "the address of {id} strays");
+        }
+    }
     Ok(())
 }
 
@@ -181,74 +273,10 @@ pub async fn nothing_was_doubled(rig: &Rig) -> Result<u64, String> {
     Ok(total)
 }
 
-/// The store, after the server has ended: charges, numbers and references are those of the networks that are there.
-pub async fn books_are_even(rig: &Rig, life: &Life, known: &BTreeMap<Uuid, Known>) -> Result<(), String> {
-    let store = EmbeddedStore::open(&rig.data(), Ambient::system()).map_err(|error| error.to_string())?;
-    let text = |error: regent::store::StoreError| error.to_string();
-    let networks = stored(&store, Kind::Network).await?;
-    let identities = stored(&store, Kind::Identity).await?;
-    let ids = known.keys().copied().collect::<BTreeSet<_>>();
-    ensure!(networks.keys().copied().collect::<BTreeSet<_>>() == ids, "the stored networks are not those known");
-    let owners = networks.values().filter_map(|record| record.metadata.owner).collect::<BTreeSet<_>>();
-    let keys = identities.keys().map(|id| Key::new(Kind::Identity, *id)).collect::<BTreeSet<_>>();
-    ensure!(owners == keys && owners.len() == networks.len(), "networks and their principals do not match");
-    let charged = store.allocations().await.map_err(text)?;
-    let charged = charged.iter().map(|charge| charge.holder.id).collect::<Vec<_>>();
-    ensure!(
-        charged.len() == ids.len() && charged.iter().copied().collect::<BTreeSet<_>>() == ids,
-        "charges: {charged:?}"
-    );
-    let usage = store.usage(life.start.organization_id).await.map_err(text)?;
-    let used = usage.iter().map(|usage| usage.used.committed).sum::<u64>();
-    ensure!(used == ids.len() as u64, "the quota says {used} for {} networks", ids.len());
-    let mut holders = store.references(life.start.project_id.key()).await.map_err(text)?;
-    holders.sort();
-    ensure!(holders == keys.iter().map(|key| Holder::Resource(*key)).collect::<Vec<_>>(), "the project: {holders:?}");
-    for (id, network) in known {
-        let found = store.references(Key::new(Kind::Network, *id)).await.map_err(text)?;
-        let found = found.iter().map(ToString::to_string).collect::<BTreeSet<_>>();
-        ensure!(found == network.references, "{id} is referred to by {found:?}, not {:?}", network.references);
-    }
-    numbers_are_even(rig, &store).await?;
-    let damaged = store.quarantined().await.map_err(text)?;
-    ensure!(damaged.is_empty(), "damaged: {damaged:?}");
-    Ok(())
-}
-
-/// A number is claimed for exactly the network that has it in the cloud.
-async fn numbers_are_even(rig: &Rig, store: &dyn Store) -> Result<(), String> {
-    let claims = store.claims().await.map_err(|error| error.to_string())?;
-    let claimed = claims.iter().map(|claim| (claim.pool.clone(), claim.number, claim.holder.id));
-    let claimed = claimed.collect::<BTreeSet<_>>();
-    let mut used = BTreeSet::new();
-    for cloud in &rig.clouds {
-        let inventory = cloud.room.inventory().await.map_err(|error| error.to_string())?;
-        let networks = inventory.networks.iter();
-        used.extend(
-            networks.filter_map(|network| Some((pool(cloud.region), network.segment()?.vlan.0, network.marks?.id))),
-        );
-    }
-    ensure!(claimed == used && claims.len() == used.len(), "VLANs claimed: {claimed:?}, used: {used:?}");
-    Ok(())
-}
-
-fn pool(region: RegionId) -> String {
-    format!("vlan/{region}")
-}
-
-async fn stored(store: &dyn Store, kind: Kind) -> Result<BTreeMap<Uuid, std::sync::Arc<Record>>, String> {
-    let mut all = BTreeMap::new();
-    let mut pages = Pages::of(store, Filter::of(kind));
-    while let Some(records) = pages.next().await.map_err(|error| error.to_string())? {
-        all.extend(records.into_iter().map(|record| (record.key.id, record)));
-    }
-    Ok(all)
-}
-
 /// Nothing but the catalogue is left in any cloud.
 pub async fn clouds_are_empty(rig: &Rig) -> Result<(), String> {
     for cloud in &rig.clouds {
-        let inventory = cloud.room.inventory().await.map_err(|error| error.to_string())?;
+        let inventory = inventory_of(cloud).await?;
         ensure!(inventory.is_empty(), "region {} is not empty: {inventory:?}", cloud.region);
     }
     Ok(())
@@ -257,7 +285,7 @@ pub async fn clouds_are_empty(rig: &Rig) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use regent::model::ids::Incarnation;
+    use regent::model::ids::{Incarnation, RegionId};
     use regent::model::network::VlanId;
     use regent::providers::simulated::engine::books::UsedVlan;
     use regent::providers::simulated::objects::{Marks, ObjectId, Segment, SubnetOptions};
@@ -289,6 +317,7 @@ mod tests {
             identities: vec![object("project", IDENTITY, Body::Project)],
             users: vec![object("user", IDENTITY, Body::User)],
             credentials: vec![object("credential", IDENTITY, Body::Credential { user: id("user") })],
+            key_pairs: vec![object("pair", IDENTITY, Body::KeyPair { user: id("user"), public_key: String::new() })],
             networks: vec![object("network", NETWORK, network)],
             subnets: vec![object("subnet", NETWORK, subnet)],
             routers: vec![object("router", NETWORK, router)],
@@ -313,10 +342,11 @@ mod tests {
     /// What of the inventory is to be spoilt.
     type Part = fn(&mut Inventory) -> &mut Vec<CloudObject>;
 
-    const PARTS: [Part; 6] = [
+    const PARTS: [Part; 7] = [
         |inventory| &mut inventory.identities,
         |inventory| &mut inventory.users,
         |inventory| &mut inventory.credentials,
+        |inventory| &mut inventory.key_pairs,
         |inventory| &mut inventory.networks,
         |inventory| &mut inventory.subnets,
         |inventory| &mut inventory.routers,

@@ -12,16 +12,23 @@ use serde_json::{Value, json};
 use tokio::sync::{Mutex, watch};
 use uuid::Uuid;
 
-use super::ledger::{Asked, Fate, Known, Ledger, Shown};
+use super::ledger::{Asked, Fate, Known, Ledger};
+use super::machines::{Shown, Use};
+use super::reboots::Reboots;
+use super::report::{Deed, Tally};
 use super::rig::Life;
+use super::wire::{self, id_of};
 
 /// How many live networks one client has at most. All clients' together are what a restart has to go through, and a
 /// quiet point has to be reached from; more would test the same for longer.
-const LIVE_MAX: usize = 8;
+const LIVE_MAX: usize = 5;
 
 /// Beyond this many, those on their way out included, a client looks instead of asking for more: otherwise a server
 /// that accepts faster than its clouds work would never be done.
-const KNOWN_MAX: usize = 16;
+const KNOWN_MAX: usize = 12;
+
+/// How many deeds are about groups, authorities and servers, which take several deeds to become interesting.
+const MACHINE_DEEDS_PERCENT: u32 = 55;
 
 /// How long a living server may take for an answer. Far beyond what even a busy machine needs.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
@@ -33,41 +40,18 @@ pub enum Heard {
     Doubt,
 }
 
-/// What all clients were told, together.
-#[derive(Debug, Default)]
-pub struct Tally {
-    pub creates: u64,
-    pub updates: u64,
-    pub deletes: u64,
-    pub references: u64,
-    pub refused: u64,
-    pub doubts: u64,
-    pub unavailable: u64,
-    pub looks: u64,
-}
-
-impl Tally {
-    pub fn add(&mut self, other: &Self) {
-        self.creates += other.creates;
-        self.updates += other.updates;
-        self.deletes += other.deletes;
-        self.references += other.references;
-        self.refused += other.refused;
-        self.doubts += other.doubts;
-        self.unavailable += other.unavailable;
-        self.looks += other.looks;
-    }
-}
-
 pub struct Client {
-    label: String,
-    random: fastrand::Rng,
+    pub label: String,
+    pub random: fastrand::Rng,
     http: reqwest::Client,
     life: watch::Receiver<Option<Life>>,
     regions: Vec<RegionId>,
     pub ledger: Ledger,
     pub tally: Tally,
-    looked_in: u64,
+    /// What was asked of each server, for as long as the campaign lasts.
+    pub reboots: BTreeMap<Uuid, Reboots>,
+    /// The life in which nothing is in doubt; none when something is.
+    pub looked_in: u64,
     named: u64,
 }
 
@@ -84,7 +68,7 @@ pub async fn work(client: Arc<Mutex<Client>>, stop: watch::Receiver<bool>) -> Re
     Ok(())
 }
 
-fn unexpected(what: &str, status: StatusCode, answer: &Value) -> String {
+pub fn unexpected(what: &str, status: StatusCode, answer: &Value) -> String {
     format!("{what} was answered {status}: {answer}")
 }
 
@@ -99,12 +83,19 @@ impl Client {
             regions,
             ledger: Ledger::default(),
             tally: Tally::default(),
+            reboots: BTreeMap::new(),
             looked_in: 0,
             named: 0,
         }
     }
 
-    async fn ask(&mut self, life: &Life, method: Method, path: &str, body: Option<&Value>) -> Result<Heard, String> {
+    pub async fn ask(
+        &mut self,
+        life: &Life,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<Heard, String> {
         let mut request = self.http.request(method.clone(), format!("{}{path}", life.start.api_url));
         request = request.bearer_auth(&life.start.token);
         if let Some(body) = body {
@@ -142,44 +133,65 @@ impl Client {
     pub async fn deed(&mut self) -> Result<(), String> {
         let Some(life) = self.life.borrow().clone() else { return Ok(()) };
         if self.looked_in != life.number || self.ledger.networks.len() >= KNOWN_MAX {
-            return self.look(&life).await.map(|_| ());
+            return self.look(&life).await.map(drop);
         }
         let mine = self.ledger.live();
         if mine.is_empty() {
             return self.create(&life).await;
         }
         let id = mine[self.random.usize(0..mine.len())];
+        if self.random.u32(0..100) < MACHINE_DEEDS_PERCENT {
+            return self.machine_deed(&life, id).await;
+        }
         match self.random.u32(0..100) {
             0..34 if mine.len() < LIVE_MAX => self.create(&life).await,
             0..54 => self.update(&life, id).await,
-            54..76 => self.delete(&life, id).await.map(|_| ()),
+            54..76 => self.delete(&life, id).await,
             76..84 => self.add_reference(&life, id).await,
             84..94 => self.remove_a_reference(&life).await,
             _ => self.race(&life, id).await,
         }
     }
 
-    /// Looks at everything of this client and compares. False when the server was killed meanwhile.
-    pub async fn look(&mut self, life: &Life) -> Result<bool, String> {
-        let path = format!("/api/v2/networks?tag=client%3D{}", self.label);
-        let Heard::Answer(status, answer) = self.ask(life, Method::GET, &path, None).await? else { return Ok(false) };
-        if status != StatusCode::OK {
-            return Err(unexpected("a list", status, &answer));
+    /// A list of this client's own; `None` when the server was killed meanwhile.
+    async fn list(&mut self, life: &Life, plural: &str) -> Result<Option<Value>, String> {
+        let path = format!("/api/v2/{plural}?tag=client%3D{}", self.label);
+        match self.ask(life, Method::GET, &path, None).await? {
+            Heard::Doubt => Ok(None),
+            Heard::Answer(StatusCode::OK, list) => Ok(Some(list)),
+            Heard::Answer(status, answer) => Err(unexpected("a list", status, &answer)),
         }
+    }
+
+    /// Networks first: what is gone with its network is not shown after it.
+    async fn lists(&mut self, life: &Life) -> Result<Option<[Value; 4]>, String> {
+        let mut lists = [Value::Null, Value::Null, Value::Null, Value::Null];
+        let plurals = ["networks", "securitygroups", "sshcertificateauthorities", "servers"];
+        for (list, plural) in lists.iter_mut().zip(plurals) {
+            let Some(answer) = self.list(life, plural).await? else { return Ok(None) };
+            *list = answer;
+        }
+        Ok(Some(lists))
+    }
+
+    /// Looks at everything of this client and compares. `None` when the server was killed meanwhile.
+    pub async fn look(&mut self, life: &Life) -> Result<Option<Shown>, String> {
+        let Some([networks, groups, authorities, servers]) = self.lists(life).await? else { return Ok(None) };
         self.tally.looks += 1;
-        self.ledger
-            .compare(&shown(&answer)?)
-            .map_err(|text| format!("{}, life {}: {text}", self.label, life.number))?;
+        let machines = wire::machines([&groups, &authorities, &servers])?;
+        let compared = self.ledger.compare(&wire::networks(&networks)?);
+        let compared = compared.and_then(|()| self.ledger.machines.compare(&machines, &self.ledger.networks));
+        compared.map_err(|text| format!("{}, life {}: {text}", self.label, life.number))?;
         for id in self.ledger.live() {
             let doubtful = self.ledger.networks[&id].doubtful.iter().cloned().collect::<Vec<_>>();
             for holder in doubtful {
                 if !self.remove_reference(life, id, &holder).await? {
-                    return Ok(false);
+                    return Ok(None);
                 }
             }
         }
         self.looked_in = life.number;
-        Ok(true)
+        Ok(Some(machines))
     }
 
     fn known(&mut self, id: Uuid) -> &mut Known {
@@ -190,13 +202,22 @@ impl Client {
         (0..self.random.usize(0..3)).map(|_| Ipv4Addr::from(self.random.u32(..)).to_string()).collect()
     }
 
-    async fn create(&mut self, life: &Life) -> Result<(), String> {
+    pub fn new_name(&mut self) -> String {
         self.named += 1;
-        let name = format!("{}-{}", self.label, self.named);
+        format!("{}-{}", self.label, self.named)
+    }
+
+    /// By its tag a client finds what is its own.
+    pub fn metadata(&self, name: &str) -> Value {
+        json!({"name": name, "tags": [{"name": "client", "value": self.label}]})
+    }
+
+    async fn create(&mut self, life: &Life) -> Result<(), String> {
+        let name = self.new_name();
         let region = self.regions[self.random.usize(0..self.regions.len())];
         let asked = Asked { region, servers: self.servers() };
         let body = json!({
-            "metadata": {"name": name, "tags": [{"name": "client", "value": self.label}]},
+            "metadata": self.metadata(&name),
             "spec": {
                 "organizationId": life.start.organization_id,
                 "projectId": life.start.project_id,
@@ -212,7 +233,7 @@ impl Client {
                 self.ledger.doubtful.remove(&name);
                 let id = id_of(&answer)?;
                 self.ledger.networks.insert(id, Known::new(&name, &asked));
-                self.tally.creates += 1;
+                self.tally.count(Deed::CreateNetwork);
                 Ok(())
             }
             Heard::Answer(status, answer) => Err(unexpected("a create", status, &answer)),
@@ -221,14 +242,15 @@ impl Client {
 
     async fn update(&mut self, life: &Life, id: Uuid) -> Result<(), String> {
         let servers = self.servers();
-        let metadata = json!({"name": self.known(id).name, "tags": [{"name": "client", "value": self.label}]});
+        let name = self.known(id).name.clone();
+        let metadata = self.metadata(&name);
         let body = json!({"metadata": metadata, "spec": {"dnsNameservers": servers}});
         self.known(id).servers.insert(servers.clone());
         match self.ask(life, Method::PUT, &format!("/api/v2/networks/{id}"), Some(&body)).await? {
             Heard::Doubt => Ok(()),
             Heard::Answer(StatusCode::ACCEPTED, answer) => {
                 self.known(id).servers = BTreeSet::from([servers.clone()]);
-                self.tally.updates += 1;
+                self.tally.count(Deed::UpdateNetwork);
                 let read = &answer["spec"]["dnsNameservers"];
                 if *read == json!(servers) { Ok(()) } else { Err(format!("{servers:?} was read back as {read}")) }
             }
@@ -236,27 +258,34 @@ impl Client {
         }
     }
 
-    /// False when no answer came.
-    pub async fn delete(&mut self, life: &Life, id: Uuid) -> Result<bool, String> {
-        let referred = !self.known(id).references.is_empty();
-        let heard = self.ask(life, Method::DELETE, &format!("/api/v2/networks/{id}"), None).await?;
-        match heard {
-            Heard::Doubt if referred => return Ok(false),
+    /// Asks for a deletion, which must be refused exactly when something is in use. `None` when no answer came.
+    pub async fn ask_deletion(&mut self, life: &Life, path: &str, usage: Use) -> Result<Option<bool>, String> {
+        match self.ask(life, Method::DELETE, path, None).await? {
             Heard::Doubt => {
-                self.known(id).fate = Fate::DeletionInDoubt;
-                return Ok(false);
+                self.looked_in = 0;
+                Ok(None)
             }
-            Heard::Answer(StatusCode::ACCEPTED, _) if !referred => {
-                self.known(id).fate = Fate::DeletionAccepted;
-                self.tally.deletes += 1;
+            Heard::Answer(StatusCode::ACCEPTED, _) if !usage.certain => Ok(Some(true)),
+            Heard::Answer(StatusCode::FORBIDDEN, answer) if usage.possible && says_in_use(&answer) => {
+                self.tally.refused += 1;
+                Ok(Some(false))
             }
-            Heard::Answer(StatusCode::FORBIDDEN, _) if referred => self.tally.refused += 1,
-            Heard::Answer(status, answer) => {
-                let what = format!("the deletion of {id}, to which {:?} refer,", self.known(id).references);
-                return Err(unexpected(&what, status, &answer));
-            }
+            Heard::Answer(status, answer) => Err(unexpected(&format!("DELETE {path} ({usage:?})"), status, &answer)),
         }
-        Ok(true)
+    }
+
+    pub async fn delete(&mut self, life: &Life, id: Uuid) -> Result<(), String> {
+        let servers = self.ledger.machines.use_of_network(id);
+        let referred = !self.known(id).references.is_empty();
+        let usage = Use { certain: referred || servers.certain, possible: referred || servers.possible };
+        let accepted = self.ask_deletion(life, &format!("/api/v2/networks/{id}"), usage).await?;
+        if let Some(fate) = Fate::after(accepted, usage) {
+            self.known(id).fate = fate;
+        }
+        if accepted == Some(true) {
+            self.tally.count(Deed::DeleteNetwork);
+        }
+        Ok(())
     }
 
     fn new_reference(&mut self, id: Uuid) -> (String, String) {
@@ -285,7 +314,7 @@ impl Client {
     fn referred(&mut self, id: Uuid, holder: &str) {
         self.known(id).doubtful.remove(holder);
         self.known(id).references.insert(holder.to_owned());
-        self.tally.references += 1;
+        self.tally.count(Deed::Refer);
     }
 
     async fn remove_a_reference(&mut self, life: &Life) -> Result<(), String> {
@@ -317,7 +346,7 @@ impl Client {
 
     /// A reference and a deletion at the same time: one of them must win, and stay the winner.
     async fn race(&mut self, life: &Life, id: Uuid) -> Result<(), String> {
-        if !self.known(id).references.is_empty() {
+        if !self.known(id).references.is_empty() || self.ledger.machines.use_of_network(id).possible {
             return Ok(());
         }
         let (holder, path) = self.new_reference(id);
@@ -332,11 +361,11 @@ impl Client {
             }
             (Heard::Answer(lost, _), Heard::Answer(StatusCode::ACCEPTED, _)) if lost.is_client_error() => {
                 self.known(id).fate = Fate::DeletionAccepted;
-                self.tally.deletes += 1;
+                self.tally.count(Deed::DeleteNetwork);
             }
             (Heard::Doubt, Heard::Answer(StatusCode::ACCEPTED, _)) => {
                 self.known(id).fate = Fate::DeletionAccepted;
-                self.tally.deletes += 1;
+                self.tally.count(Deed::DeleteNetwork);
             }
             // A refusal means that the deletion was accepted, or the network was gone by then.
             (Heard::Answer(lost, _), Heard::Doubt) if lost.is_client_error() => {
@@ -362,29 +391,6 @@ fn reference_path(id: Uuid, holder: &str) -> String {
     format!("/api/v2/networks/{id}/references/{}", holder.replace('/', "%2F"))
 }
 
-fn id_of(network: &Value) -> Result<Uuid, String> {
-    let id = network["metadata"]["id"].as_str().and_then(|id| id.parse().ok());
-    id.ok_or_else(|| format!("no id in {network}"))
-}
-
-/// A list of networks.
-pub fn shown(list: &Value) -> Result<BTreeMap<Uuid, Shown>, String> {
-    let networks = list.as_array().ok_or_else(|| format!("not a list: {list}"))?;
-    let mut all = BTreeMap::new();
-    for network in networks {
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let servers = network["spec"]["dnsNameservers"].as_array().into_iter().flatten().map(text).collect();
-        let region = network["status"]["regionId"].as_str().and_then(|id| id.parse().ok());
-        let shown = Shown {
-            name: text(&network["metadata"]["name"]),
-            region: region.ok_or_else(|| format!("no region in {network}"))?,
-            servers,
-            status: text(&network["metadata"]["provisioningStatus"]),
-            deleting: !network["metadata"]["deletionTime"].is_null(),
-        };
-        if all.insert(id_of(network)?, shown).is_some() {
-            return Err(format!("{network} is listed twice"));
-        }
-    }
-    Ok(all)
+fn says_in_use(answer: &Value) -> bool {
+    answer["error_description"].as_str().is_some_and(|text| text.contains("in use"))
 }

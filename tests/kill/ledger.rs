@@ -1,6 +1,6 @@
 //! What one client knows of the networks that it asked for, and what it may conclude from what it is shown.
 //!
-//! Only its own client changes a network, one request after the other, so that what was acknowledged is known exactly.
+//! Only its own client changes a network or what is on it, one request after the other, so that what was acknowledged is known exactly.
 //! What is in doubt is a request whose answer never came: it has happened or it has not, and the next look tells.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -8,15 +8,41 @@ use std::collections::{BTreeMap, BTreeSet};
 use regent::model::ids::RegionId;
 use uuid::Uuid;
 
-/// What became of a network's deletion.
+use super::machines::{Machines, Use};
+
+/// What became of something's deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// Nobody has asked for it, or it was refused. Exits: the others.
     Live,
     /// Asked for, and no answer came. Exits: the others, by a look.
     DeletionInDoubt,
-    /// Accepted. Exits: the network's absence.
+    /// Accepted. Exits: its absence.
     DeletionAccepted,
+}
+
+impl Fate {
+    /// What is known after a deletion was asked for, if that is anything new. `accepted` is the answer, if one came.
+    pub const fn after(accepted: Option<bool>, usage: Use) -> Option<Self> {
+        match accepted {
+            Some(true) => Some(Self::DeletionAccepted),
+            // It would have been refused.
+            None if usage.certain => None,
+            None => Some(Self::DeletionInDoubt),
+            Some(false) => None,
+        }
+    }
+
+    /// What is known after a look. `deleting` is what is shown of it, if it is shown at all.
+    pub fn settled(self, what: &str, deleting: Option<bool>) -> Result<Self, String> {
+        match (self, deleting) {
+            (Self::Live, None) => Err(format!("{what} was accepted and is lost")),
+            (Self::Live, Some(true)) => Err(format!("{what} is being deleted and nobody asked for it")),
+            (Self::DeletionAccepted, Some(false)) => Err(format!("the accepted deletion of {what} is lost")),
+            (_, Some(false)) => Ok(Self::Live),
+            _ => Ok(Self::DeletionAccepted),
+        }
+    }
 }
 
 /// A network that was acknowledged, or seen.
@@ -54,6 +80,7 @@ pub struct Shown {
 pub struct Ledger {
     pub networks: BTreeMap<Uuid, Known>,
     pub doubtful: BTreeMap<String, Asked>,
+    pub machines: Machines,
 }
 
 impl Known {
@@ -71,17 +98,7 @@ impl Known {
     /// Is it still there, and as it was accepted? What was in doubt is known from here on.
     fn compare(&mut self, id: Uuid, shown: Option<&Shown>) -> Result<(), String> {
         let name = &self.name;
-        self.fate = match (self.fate, shown) {
-            (Fate::Live, None) => return Err(format!("network {id} ({name}) was accepted and is lost")),
-            (Fate::Live, Some(shown)) if shown.deleting => {
-                return Err(format!("network {id} ({name}) is being deleted and nobody asked for it"));
-            }
-            (Fate::DeletionAccepted, Some(shown)) if !shown.deleting => {
-                return Err(format!("the accepted deletion of network {id} ({name}) is lost"));
-            }
-            (_, Some(shown)) if !shown.deleting => Fate::Live,
-            _ => Fate::DeletionAccepted,
-        };
+        self.fate = self.fate.settled(&format!("network {id} ({name})"), shown.map(|shown| shown.deleting))?;
         if self.fate == Fate::DeletionAccepted && !self.references.is_empty() {
             return Err(format!("network {id} ({name}) was deleted although {:?} refer to it", self.references));
         }
@@ -142,7 +159,7 @@ mod tests {
         let asked = Asked { region: REGION, servers: vec![] };
         let known =
             Known { fate, servers: candidates.iter().map(|text| servers(text)).collect(), ..Known::new("a", &asked) };
-        Ledger { networks: BTreeMap::from([(ID, known)]), doubtful: BTreeMap::new() }
+        Ledger { networks: BTreeMap::from([(ID, known)]), ..Ledger::default() }
     }
 
     #[test]

@@ -11,12 +11,17 @@
 //! before they are done. The seed gives what is asked and when it is killed; the machine decides what that hits, so
 //! a seed cannot be replayed exactly: what a failure leaves behind is its folder.
 
+mod books;
 mod checks;
 mod client;
+mod deeds;
 mod ledger;
+mod machines;
 mod quota;
+mod reboots;
 mod report;
 mod rig;
+mod wire;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,7 +32,8 @@ use tokio::task::JoinSet;
 use uuid::Uuid;
 
 use client::{Client, work};
-use ledger::Known;
+use ledger::Ledger;
+use reboots::Reboots;
 use report::Report;
 use rig::{Life, Rig};
 
@@ -44,6 +50,9 @@ const START_UP_KILL_ONE_IN: u64 = 6;
 
 /// One end in so many is a polite one, under the same load: what it hands over must be as whole as what a kill leaves.
 const POLITE_END_ONE_IN: u64 = 8;
+
+/// One rest in so many is followed by a polite end, so that the store can be looked into.
+const BOOKS_ONE_IN: u64 = 4;
 
 /// Everything of one campaign.
 struct Campaign {
@@ -83,6 +92,7 @@ impl Campaign {
             if self.random.u64(0..POLITE_END_ONE_IN) == 0 {
                 self.rig.stop().await?;
                 self.report.polite_ends += 1;
+                self.rig.is_half_done().await?;
                 self.rig.start().await?;
                 continue;
             }
@@ -106,12 +116,18 @@ impl Campaign {
             }
             let life = self.rig.start().await?;
             if rests {
-                let view = checks::converged(&life).await?;
+                let view = checks::converged(&self.rig, &life).await?;
                 self.report.converged.push(killed.elapsed());
                 for client in &mut held {
                     look(client, &life).await?;
                 }
                 checks::clouds_are_as_shown(&self.rig, &view).await?;
+                if self.random.u64(0..BOOKS_ONE_IN) == 0 {
+                    self.rig.stop().await?;
+                    self.report.polite_ends += 1;
+                    books::are_even(&self.rig, &life, &all(held.iter().map(|client| &client.ledger))).await?;
+                    self.rig.start().await?;
+                }
             }
             drop(held);
             self.nobody_failed()?;
@@ -138,29 +154,30 @@ impl Campaign {
             ended.map_err(|error| error.to_string())??;
         }
         let life = self.rig.life.borrow().clone().expect("it runs");
-        let view = checks::converged(&life).await?;
+        let view = checks::converged(&self.rig, &life).await?;
         self.look(&life).await?;
         checks::clouds_are_as_shown(&self.rig, &view).await?;
         self.rig.stop().await?;
-        checks::books_are_even(&self.rig, &life, &self.known().await).await?;
+        books::are_even(&self.rig, &life, &self.known().await).await?;
         let before = self.rig.mutations().await?;
         let life = self.rig.start().await?;
-        checks::converged(&life).await?;
+        checks::converged(&self.rig, &life).await?;
         let changes = self.rig.mutations().await? - before;
         if changes > 0 {
             return Err(format!("a start with nothing to do made {changes} changes in the clouds"));
         }
         self.dismantle(&life).await?;
-        checks::converged(&life).await?;
-        self.look(&life).await?;
         checks::clouds_are_empty(&self.rig).await?;
+        self.rig.is_half_done().await?;
         self.rig.stop().await?;
         let left = self.known().await;
-        if !left.is_empty() {
-            return Err(format!("{} networks are left", left.len()));
+        if !(left.networks.is_empty() && left.machines.is_empty()) {
+            return Err(format!("something is left: {left:?}"));
         }
-        checks::books_are_even(&self.rig, &life, &left).await?;
+        books::are_even(&self.rig, &life, &left).await?;
         self.report.objects_made = checks::nothing_was_doubled(&self.rig).await?;
+        self.rig.reboots.is_as_asked(&self.reboots().await)?;
+        self.report.reboots_sent = self.rig.reboots.sent();
         self.rig.panics()
     }
 
@@ -177,17 +194,37 @@ impl Campaign {
         Ok(())
     }
 
-    async fn known(&self) -> BTreeMap<Uuid, Known> {
+    async fn known(&self) -> Ledger {
+        let mut known = Vec::new();
+        for client in &self.clients {
+            known.push(client.lock().await);
+        }
+        all(known.iter().map(|client| &client.ledger))
+    }
+
+    async fn reboots(&self) -> BTreeMap<Uuid, Reboots> {
         let mut all = BTreeMap::new();
         for client in &self.clients {
-            all.extend(client.lock().await.ledger.networks.clone());
+            all.extend(client.lock().await.reboots.clone());
         }
         all
     }
 
+    /// Servers first, because they use all the others; groups go with their networks.
     async fn dismantle(&self, life: &Life) -> Result<(), String> {
         for client in &self.clients {
             let mut client = client.lock().await;
+            for id in client.ledger.machines.live_servers() {
+                client.delete_server(life, id).await?;
+            }
+        }
+        checks::converged(&self.rig, life).await?;
+        self.look(life).await?;
+        for client in &self.clients {
+            let mut client = client.lock().await;
+            for id in client.ledger.machines.live_authorities() {
+                client.delete_authority(life, id).await?;
+            }
             for id in client.ledger.live() {
                 for holder in client.ledger.networks[&id].references.clone() {
                     client.remove_reference(life, id, &holder).await?;
@@ -195,12 +232,25 @@ impl Campaign {
                 client.delete(life, id).await?;
             }
         }
-        Ok(())
+        checks::converged(&self.rig, life).await?;
+        self.look(life).await
     }
 }
 
+/// What all clients know.
+fn all<'a>(ledgers: impl Iterator<Item = &'a Ledger>) -> Ledger {
+    let mut all = Ledger::default();
+    for ledger in ledgers {
+        all.networks.extend(ledger.networks.clone());
+        all.machines.extend(ledger.machines.clone());
+    }
+    all
+}
+
+/// A look at rest: what was on its way has arrived.
 async fn look(client: &mut Client, life: &Life) -> Result<(), String> {
-    if client.look(life).await? { Ok(()) } else { Err("a server that nobody killed did not answer".to_owned()) }
+    let shown = client.look(life).await?.ok_or("a server that nobody killed did not answer")?;
+    client.ledger.machines.rested(&shown)
 }
 
 fn number(name: &str) -> Option<u64> {

@@ -1,8 +1,82 @@
 //! What a campaign did, in one line.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::client::Tally;
+/// What clients ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Deed {
+    CreateNetwork,
+    UpdateNetwork,
+    DeleteNetwork,
+    Refer,
+    CreateGroup,
+    UpdateGroup,
+    DeleteGroup,
+    CreateAuthority,
+    DeleteAuthority,
+    CreateServer,
+    UpdateServer,
+    DeleteServer,
+    Start,
+    Stop,
+    Reboot,
+}
+
+impl Deed {
+    const ALL: [(Self, &'static str); 15] = [
+        (Self::CreateNetwork, "networks made"),
+        (Self::UpdateNetwork, "changed"),
+        (Self::DeleteNetwork, "deleted"),
+        (Self::Refer, "referred to"),
+        (Self::CreateGroup, "groups made"),
+        (Self::UpdateGroup, "changed"),
+        (Self::DeleteGroup, "deleted"),
+        (Self::CreateAuthority, "authorities made"),
+        (Self::DeleteAuthority, "deleted"),
+        (Self::CreateServer, "servers made"),
+        (Self::UpdateServer, "changed"),
+        (Self::DeleteServer, "deleted"),
+        (Self::Start, "started"),
+        (Self::Stop, "stopped"),
+        (Self::Reboot, "rebooted"),
+    ];
+
+    /// Only what was stopped can be started: in a short campaign that may not come about.
+    const fn is_sure_to_happen(self) -> bool {
+        !matches!(self, Self::Start)
+    }
+}
+
+/// What all clients were told, together.
+#[derive(Debug, Default)]
+pub struct Tally {
+    acknowledged: BTreeMap<Deed, u64>,
+    pub refused: u64,
+    pub doubts: u64,
+    pub unavailable: u64,
+    pub looks: u64,
+}
+
+impl Tally {
+    pub fn count(&mut self, deed: Deed) {
+        *self.acknowledged.entry(deed).or_default() += 1;
+    }
+
+    fn of(&self, deed: Deed) -> u64 {
+        self.acknowledged.get(&deed).copied().unwrap_or_default()
+    }
+
+    pub fn add(&mut self, other: &Self) {
+        for (deed, count) in &other.acknowledged {
+            *self.acknowledged.entry(*deed).or_default() += count;
+        }
+        self.refused += other.refused;
+        self.doubts += other.doubts;
+        self.unavailable += other.unavailable;
+        self.looks += other.looks;
+    }
+}
 
 #[derive(Default)]
 pub struct Report {
@@ -16,15 +90,17 @@ pub struct Report {
     pub converged: Vec<Duration>,
     pub tally: Tally,
     pub objects_made: u64,
+    /// Reboots that reached the clouds.
+    pub reboots_sent: u64,
 }
 
 impl Report {
     /// A campaign whose kills hit nothing has shown nothing.
     pub fn has_tried_something(&self) -> Result<(), String> {
-        let tally = &self.tally;
-        let done = [tally.creates, tally.updates, tally.deletes, tally.references, tally.refused, tally.looks];
-        let hit = [tally.doubts, self.half_done, self.objects_made, self.converged.len() as u64];
-        if done.into_iter().chain(hit).all(|count| count > 0) { Ok(()) } else { Err("too little happened".to_owned()) }
+        let done = Deed::ALL.into_iter().filter(|(deed, _)| deed.is_sure_to_happen());
+        let done = done.map(|(deed, _)| self.tally.of(deed)).chain([self.tally.refused, self.tally.looks]);
+        let hit = [self.tally.doubts, self.half_done, self.objects_made, self.converged.len() as u64];
+        if done.chain(hit).all(|count| count > 0) { Ok(()) } else { Err("too little happened".to_owned()) }
     }
 
     pub fn line(&mut self, seed: u64, elapsed: Duration) -> String {
@@ -32,14 +108,15 @@ impl Report {
         let median = self.converged.get(self.converged.len() / 2).copied().unwrap_or_default().as_secs_f64();
         let longest = self.converged.last().copied().unwrap_or_default().as_secs_f64();
         let (rests, elapsed) = (self.converged.len(), elapsed.as_secs_f64());
-        let Self { kills, half_done, start_up_kills, polite_ends, objects_made, tally, .. } = self;
-        let Tally { creates, updates, deletes, references, refused, doubts, unavailable, looks } = tally;
+        let Self { kills, half_done, start_up_kills, polite_ends, objects_made, tally, reboots_sent, .. } = self;
+        let Tally { refused, doubts, unavailable, looks, .. } = &*tally;
+        let done = Deed::ALL.map(|(deed, word)| format!("{} {word}", tally.of(deed))).join(", ");
         [
             format!("seed {seed}: {kills} SIGKILLs under load ({half_done} of them amid cloud work)"),
             format!(" and {start_up_kills} during start-up, {polite_ends} polite ends, in {elapsed:.0} s;"),
-            format!(" acknowledged {creates} creates, {updates} updates, {deletes} deletes, {references} references;"),
+            format!(" acknowledged: {done};"),
             format!(" {refused} refused, {doubts} in doubt, {unavailable} answered 503; {looks} looks by clients;"),
-            format!(" {objects_made} objects made in the clouds;"),
+            format!(" {objects_made} objects made in the clouds, {reboots_sent} reboots sent to them;"),
             format!(" at rest after a kill: p50 {median:.2} s, max {longest:.2} s, of {rests}"),
         ]
         .concat()

@@ -13,10 +13,14 @@ use regent::providers::simulated::{Remote, SimulatedHandle};
 use tokio::sync::watch;
 use uuid::Uuid;
 
+use super::reboots::RebootBook;
 use crate::support::process::{Process, tail};
 
 /// How long every call to a cloud takes: long enough that a kill finds some of them on the way.
 const CALL_DELAY_MS: &str = "4";
+
+/// How long a server takes to boot: some boot between two kills, and some are caught at it.
+const BOOT_DELAY_MS: &str = "200";
 
 /// More than all clients together ever have networks for, those on their way out included, so that nobody waits for a
 /// number; few enough that each is used many times.
@@ -68,6 +72,7 @@ pub struct Rig {
     pub lives: u64,
     /// How long the last start took.
     pub start_duration: Duration,
+    pub reboots: RebootBook,
     server: Option<Process>,
     // Last, so that it goes after the processes that use it.
     folder: Folder,
@@ -84,7 +89,7 @@ impl Rig {
         for (number, physical) in [(1, true), (2, false)] {
             let file = folder.0.join(format!("cloud-{number}.journal"));
             let (file, seed) = (file.to_str().expect("text"), (seed ^ number).to_string());
-            let delay = ["--call-delay", CALL_DELAY_MS, "--seed", &seed];
+            let delay = ["--call-delay", CALL_DELAY_MS, "--boot-delay", BOOT_DELAY_MS, "--seed", &seed];
             let arguments = [&["simulated-cloud", "--listen", "127.0.0.1:0", "--file", file], &delay[..]].concat();
             let log = folder.0.join(format!("cloud-{number}.log"));
             let mut process = Process::spawn(&arguments, "simulated cloud listening on", &log);
@@ -97,7 +102,15 @@ impl Rig {
         }
         std::fs::write(folder.0.join("regent.toml"), configuration).map_err(|error| error.to_string())?;
         let life = watch::Sender::new(None);
-        Ok(Self { clouds, life, lives: 0, start_duration: Duration::ZERO, server: None, folder })
+        Ok(Self {
+            clouds,
+            life,
+            lives: 0,
+            start_duration: Duration::ZERO,
+            reboots: RebootBook::default(),
+            server: None,
+            folder,
+        })
     }
 
     pub fn data(&self) -> PathBuf {
@@ -159,15 +172,18 @@ impl Rig {
         lines.next().map_or(Ok(()), |line| Err(format!("the server panicked: {line}")))
     }
 
-    /// Is something in the clouds that was begun and not finished, or half taken away?
-    pub async fn is_half_done(&self) -> Result<bool, String> {
+    /// Reads the clouds' logs on. Is something in the clouds that was begun and not finished, or half taken away?
+    pub async fn is_half_done(&mut self) -> Result<bool, String> {
         let mut half_done = false;
         for cloud in &self.clouds {
             let inventory = cloud.room.inventory().await.map_err(|error| error.to_string())?;
+            self.reboots.read(cloud, &inventory).await?;
             let networks = inventory.networks.len();
-            let parts = [inventory.identities.len(), inventory.users.len(), inventory.credentials.len()];
-            let parts = parts.into_iter().chain([inventory.subnets.len(), inventory.routers.len()]);
-            half_done |= parts.into_iter().any(|count| count != networks);
+            let principals = [inventory.identities.len(), inventory.users.len(), inventory.credentials.len()];
+            let parts = [inventory.key_pairs.len(), inventory.subnets.len(), inventory.routers.len()];
+            half_done |= principals.into_iter().chain(parts).any(|count| count != networks);
+            half_done |= inventory.servers.len() != inventory.ports.len();
+            half_done |= inventory.servers.iter().any(|server| server.pending.is_some());
         }
         Ok(half_done)
     }

@@ -29,6 +29,7 @@ use crate::providers::call::{CallName, Fact, ProviderCall};
 use crate::providers::{CallContext, Ledger, ProviderError, Sequence};
 use crate::store::{Batch, StoreError, Write};
 use status::{Status, log_transition};
+pub use verbs::OPERATION_RETENTION;
 
 /// How often one pass may decide. The longest honest pass runs each call of a kind once; a kind that needs more
 /// than this goes in circles, and stopping it shows that.

@@ -8,7 +8,7 @@ use crate::model::record::{Document, Resource};
 use crate::store::{Batch, Filter, Page, StoreError, Write};
 
 /// How long a verb that has ended is remembered: long enough to be looked at, short enough to pile up nowhere.
-const OPERATION_RETENTION: jiff::SignedDuration = jiff::SignedDuration::from_mins(10);
+pub const OPERATION_RETENTION: jiff::SignedDuration = jiff::SignedDuration::from_mins(10);
 
 /// How many of them are remembered: somebody who switches a machine on and off in a loop fills no store.
 const OPERATIONS_KEPT_MAX: usize = 16;
