@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use regent::providers::simulated::catalogue::{FLAVOR_STANDARD, IMAGE_UBUNTU};
+
 use super::plane::Plane;
 use super::{bare, folder, judge, load, milliseconds, runtime};
 
@@ -56,6 +58,13 @@ pub fn run() {
         load::closed_loop(&plane, plane.regions[0], CLIENTS, CREATES / 4).await
     });
     print("64 clients, converging:   ", &running);
+    let servers = runtime.block_on(async {
+        let plane = Arc::new(Plane::start(folder("servers"), false).await);
+        let networks = networks(&plane).await;
+        let server = move |plane: &Plane, number| plane.post("/api/v2/servers", &server(number, &networks));
+        load::open_loop_of(&plane, 100, 2000, server).await
+    });
+    print("servers, 100/s open loop: ", &servers);
 
     let ratio = paused.per_second() / loop_outcome.per_second;
     judge(&format!("creates/s are {:.0} % of the bare loop's (at least 50 %)", ratio * 100.0), ratio >= 0.5);
@@ -67,8 +76,34 @@ pub fn run() {
         milliseconds(allowed)
     );
     judge(&text, p99 <= allowed);
+    let p99 = servers.latencies.percentile(99);
+    let text = format!("servers: p99 at 100/s is {:.2} ms (at most the same)", milliseconds(p99));
+    judge(&text, p99 <= allowed);
     runtime.shutdown_timeout(Duration::from_secs(1));
     let _ = std::fs::remove_dir_all(scratch);
+}
+
+/// As many networks as hold the servers of a run with room to spare, by their ids.
+async fn networks(plane: &Plane) -> Vec<String> {
+    let mut client = load::Client::connect(plane).await;
+    let mut networks = Vec::new();
+    for number in 0..10 {
+        let answer = client.send(&plane.create_request(&format!("n{number}"), plane.regions[0])).await;
+        let answer: serde_json::Value = serde_json::from_slice(&answer).unwrap();
+        networks.push(answer["metadata"]["id"].as_str().unwrap().to_owned());
+    }
+    networks
+}
+
+fn server(number: u32, networks: &[String]) -> serde_json::Value {
+    serde_json::json!({
+        "metadata": {"name": format!("s{number}")},
+        "spec": {
+            "networkId": networks[number as usize % networks.len()],
+            "flavorId": FLAVOR_STANDARD,
+            "imageId": IMAGE_UBUNTU,
+        },
+    })
 }
 
 fn print(what: &str, outcome: &load::Outcome) {

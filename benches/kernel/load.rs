@@ -25,7 +25,7 @@ impl Client {
         Self { stream, buffer: Vec::with_capacity(16 * 1024) }
     }
 
-    /// Sends a request and returns its answer's body. Anything but a 201 ends the measurement.
+    /// Sends a request and returns its answer's body. Anything but a 201 or a 202 ends the measurement.
     pub async fn send(&mut self, request: &[u8]) -> Vec<u8> {
         self.stream.write_all(request).await.unwrap();
         self.buffer.clear();
@@ -37,7 +37,8 @@ impl Client {
             let length: usize = length.trim().parse().unwrap();
             if self.buffer.len() >= end + 4 + length {
                 let body = self.buffer[end + 4..].to_vec();
-                assert!(head.starts_with("http/1.1 201"), "{head}\n{}", String::from_utf8_lossy(&body));
+                let accepted = head.starts_with("http/1.1 201") || head.starts_with("http/1.1 202");
+                assert!(accepted, "{head}\n{}", String::from_utf8_lossy(&body));
                 return body;
             }
         }
@@ -82,20 +83,32 @@ pub async fn closed_loop(plane: &Arc<Plane>, region: RegionId, clients: usize, t
     Outcome { latencies: Sample::of(latencies), elapsed: began.elapsed() }
 }
 
-/// Creates sent at fixed times, whether or not earlier ones were answered; latency counts from the planned time.
+/// Networks created at fixed times.
 pub async fn open_loop(plane: &Arc<Plane>, region: RegionId, per_second: u32, total: u32) -> Outcome {
+    open_loop_of(plane, per_second, total, move |plane, number| plane.create_request(&format!("o{number}"), region))
+        .await
+}
+
+/// Requests sent at fixed times, whether or not earlier ones were answered; latency counts from the planned time.
+pub async fn open_loop_of(
+    plane: &Arc<Plane>,
+    per_second: u32,
+    total: u32,
+    request: impl Fn(&Plane, u32) -> Vec<u8> + Send + Sync + 'static,
+) -> Outcome {
     const CONNECTIONS: u32 = 32;
     let mut tasks = JoinSet::new();
+    let request = Arc::new(request);
     let began = tokio::time::Instant::now() + Duration::from_millis(50);
     for lane in 0..CONNECTIONS {
-        let plane = Arc::clone(plane);
+        let (plane, request) = (Arc::clone(plane), Arc::clone(&request));
         tasks.spawn(async move {
             let mut client = Client::connect(&plane).await;
             let mut latencies = Vec::new();
             for number in (lane..total).step_by(CONNECTIONS as usize) {
                 let planned = began + Duration::from_secs(1) * number / per_second;
                 tokio::time::sleep_until(planned).await;
-                client.send(&plane.create_request(&format!("o{number}"), region)).await;
+                client.send(&request(&plane, number)).await;
                 latencies.push(planned.elapsed());
             }
             latencies

@@ -7,7 +7,8 @@
 //!   that commits the same rows;
 //! - `reaction`: from accepted to the first call, and from a dependency's readiness to its dependant's call;
 //! - `outage`: creates in one region while another region's cloud is down;
-//! - `start`: a start with 100,000 networks, in a process of its own.
+//! - `flood`: one tenant's create while another one's five thousand wait;
+//! - `machines`: 100,000 settled resources of all kinds: their start, their memory, and what idling costs.
 #![expect(
     clippy::unwrap_used,
     clippy::cast_precision_loss,
@@ -16,11 +17,13 @@
 
 mod bare;
 mod creates;
+mod fill;
+mod flood;
 mod load;
+mod machines;
 mod outage;
 mod plane;
 mod reaction;
-mod start;
 
 use std::time::Duration;
 
@@ -60,10 +63,10 @@ static MISSED: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::ne
 
 fn main() {
     let arguments = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect::<Vec<_>>();
-    if let [role, folder] = arguments.as_slice()
-        && role == start::CHILD
+    if let [role, folder, endpoint] = arguments.as_slice()
+        && role == machines::CHILD
     {
-        start::child(std::path::Path::new(folder));
+        machines::child(std::path::Path::new(folder), endpoint);
         return;
     }
     let wanted = |name: &str| arguments.is_empty() || arguments.iter().any(|word| name.contains(word.as_str()));
@@ -76,8 +79,11 @@ fn main() {
     if wanted("outage") {
         outage::run();
     }
-    if wanted("start") {
-        start::run();
+    if wanted("flood") {
+        flood::run();
+    }
+    if wanted("machines") {
+        machines::run();
     }
     std::process::exit(i32::from(MISSED.load(std::sync::atomic::Ordering::Relaxed)));
 }

@@ -12,7 +12,7 @@ use regent::config::Configuration;
 use regent::config::regions::apply;
 use regent::identity::embedded::EmbeddedIdentity;
 use regent::model::ambient::Ambient;
-use regent::model::ids::RegionId;
+use regent::model::ids::{OrganizationId, ProjectId, RegionId};
 use regent::model::sealed::EnvelopeKey;
 use regent::providers::pool::PoolSettings;
 use regent::serve::equipped;
@@ -20,6 +20,12 @@ use regent::store::Store;
 use regent::store::embedded::EmbeddedStore;
 use regent::supervision::Supervision;
 use regent::supervision::clouds::Clouds;
+
+#[derive(Clone, Copy)]
+pub struct Tenant {
+    pub organization: OrganizationId,
+    pub project: ProjectId,
+}
 
 pub struct Plane {
     pub folder: PathBuf,
@@ -33,7 +39,7 @@ pub struct Plane {
 }
 
 /// Regions without VLANs: there are only four thousand of those.
-const CONFIGURATION: &str = r#"
+pub const CONFIGURATION: &str = r#"
 [[regions]]
 id = "11111111-1111-4111-8111-111111111111"
 name = "north"
@@ -46,9 +52,13 @@ name = "south"
 "#;
 
 /// Opens the folder with its regions and its first organization.
-pub async fn furnished(folder: &Path, ambient: &Ambient) -> (Arc<dyn Store>, BootstrapFile, Vec<RegionId>) {
+pub async fn furnished(
+    folder: &Path,
+    ambient: &Ambient,
+    configuration: &str,
+) -> (Arc<dyn Store>, BootstrapFile, Vec<RegionId>) {
     let store: Arc<dyn Store> = Arc::new(EmbeddedStore::open(folder, ambient.clone()).unwrap());
-    let configuration = Configuration::parse(CONFIGURATION, Path::new("bench")).unwrap();
+    let configuration = Configuration::parse(configuration, Path::new("bench")).unwrap();
     apply(&*store, ambient, &configuration).await.unwrap();
     let urls = Urls { api: String::new(), admin: String::new() };
     bootstrap(&*store, ambient, folder, &urls).await.unwrap();
@@ -60,8 +70,12 @@ pub async fn furnished(folder: &Path, ambient: &Ambient) -> (Arc<dyn Store>, Boo
 impl Plane {
     /// `paused`: actors are given places but do nothing.
     pub async fn start(folder: PathBuf, paused: bool) -> Self {
+        Self::start_on(folder, paused, CONFIGURATION).await
+    }
+
+    pub async fn start_on(folder: PathBuf, paused: bool, configuration: &str) -> Self {
         let ambient = Ambient::system();
-        let (store, bootstrap, regions) = furnished(&folder, &ambient).await;
+        let (store, bootstrap, regions) = furnished(&folder, &ambient, configuration).await;
         // Room for every call of a measurement: the pool's record is where they are read from.
         let pools = PoolSettings { recent_max: 200_000, ..PoolSettings::default() };
         let clouds = Arc::new(Clouds::in_memory(ambient.clone(), 1).with_pools(pools));
@@ -80,22 +94,35 @@ impl Plane {
         Self { folder, store, clouds, _supervision: supervision, regions, bootstrap, address }
     }
 
+    /// Whose what is created here is, unless somebody else's is asked for.
+    pub const fn tenant(&self) -> Tenant {
+        Tenant { organization: self.bootstrap.organization_id, project: self.bootstrap.project_id }
+    }
+
     /// The bytes of a request that creates a network.
     pub fn create_request(&self, name: &str, region: RegionId) -> Vec<u8> {
+        self.create_request_of(self.tenant(), name, region)
+    }
+
+    pub fn create_request_of(&self, tenant: Tenant, name: &str, region: RegionId) -> Vec<u8> {
         let body = serde_json::json!({
             "metadata": {"name": name},
             "spec": {
-                "organizationId": self.bootstrap.organization_id,
-                "projectId": self.bootstrap.project_id,
+                "organizationId": tenant.organization,
+                "projectId": tenant.project,
                 "regionId": region,
                 "prefix": "10.0.0.0/22",
                 "dnsNameservers": ["1.1.1.1"],
             },
-        })
-        .to_string();
-        let token = &self.bootstrap.token;
+        });
+        self.post("/api/v2/networks", &body)
+    }
+
+    /// The bytes of any request that creates something, in a platform administrator's name.
+    pub fn post(&self, path: &str, body: &serde_json::Value) -> Vec<u8> {
+        let (token, body) = (&self.bootstrap.token, body.to_string());
         format!(
-            "POST /api/v2/networks HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer {token}\r\n\
+            "POST {path} HTTP/1.1\r\nhost: bench\r\nauthorization: Bearer {token}\r\n\
              content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
             body.len()
         )
