@@ -154,8 +154,8 @@ impl Client {
     }
 
     async fn delete_an_authority(&mut self, life: &Life) -> Result<(), String> {
-        let live = self.ledger.machines.live_authorities();
-        match self.pick(&live) {
+        let authorities = self.ledger.machines.live_authorities();
+        match self.pick(&authorities) {
             Some(id) => self.delete_authority(life, id).await,
             None => Ok(()),
         }
