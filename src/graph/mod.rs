@@ -327,3 +327,63 @@ impl Graph {
         self.nodes.is_empty()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use ractor::{Actor, ActorProcessingErr};
+    use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+    use super::*;
+
+    /// Says what it hears.
+    struct Echo;
+
+    impl Actor for Echo {
+        type Msg = Message;
+        type State = UnboundedSender<&'static str>;
+        type Arguments = UnboundedSender<&'static str>;
+
+        async fn pre_start(
+            &self,
+            _: ActorRef<Message>,
+            heard: Self::Arguments,
+        ) -> Result<Self::State, ActorProcessingErr> {
+            Ok(heard)
+        }
+
+        async fn handle(
+            &self,
+            _: ActorRef<Message>,
+            message: Message,
+            heard: &mut Self::State,
+        ) -> Result<(), ActorProcessingErr> {
+            heard.send(message.word())?;
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_removes_a_resource_first_its_owner_and_its_waiters_are_told_once() {
+        let graph = Graph::start();
+        let key = |number| Key::new(Kind::Network, Uuid::from_u128(number));
+        let (child, owner, waiter) = (key(1), key(2), key(3));
+        let (said, mut heard) = unbounded_channel();
+        for listener in [owner, waiter] {
+            let (actor, _) = Actor::spawn(None, Echo, said.clone()).await.unwrap();
+            graph.ensure(listener).born(actor);
+        }
+        graph.ensure(child).publish(Snapshot { owner: Some(owner), ..Snapshot::unborn(child) });
+        graph.subscribe(child, waiter);
+        for _ in 0..2 {
+            graph.remove(child);
+        }
+        graph.send(owner, Message::Reconcile);
+        graph.send(waiter, Message::Reconcile);
+        let mut words = Vec::new();
+        for _ in 0..4 {
+            words.push(heard.recv().await.unwrap());
+        }
+        words.sort_unstable();
+        assert_eq!(words, ["child-gone", "dependency-moved", "reconcile", "reconcile"]);
+    }
+}

@@ -19,6 +19,7 @@ use super::ledger::Ledger;
 use super::machines::KnownServer;
 use super::rig::{Life, Rig};
 
+#[expect(clippy::needless_pass_by_value, reason = "as `map_err` hands it over")]
 fn text(error: StoreError) -> String {
     error.to_string()
 }

@@ -287,11 +287,21 @@ mod tests {
     use super::*;
     use regent::model::ids::{Incarnation, RegionId};
     use regent::model::network::VlanId;
+    use regent::model::security_group::{Direction, EffectiveRule, Ethertype, Protocol};
+    use regent::providers::simulated::catalogue::{FLAVOR_STANDARD, IMAGE_GPU, IMAGE_UBUNTU};
     use regent::providers::simulated::engine::books::UsedVlan;
-    use regent::providers::simulated::objects::{Marks, ObjectId, Segment, SubnetOptions};
+    use regent::providers::simulated::objects::{
+        Marks, ObjectId, PortOptions, Segment, ServerBody, ServerLife, SubnetOptions,
+    };
+
+    use super::super::machines::{Asked, ShownGroup, ShownServer};
+    use super::super::wire::Head;
 
     const NETWORK: Uuid = Uuid::from_u128(1);
     const IDENTITY: Uuid = Uuid::from_u128(2);
+    const GROUP: Uuid = Uuid::from_u128(3);
+    const SERVER: Uuid = Uuid::from_u128(4);
+    const REGION: RegionId = RegionId(Uuid::nil());
 
     fn object(id: &str, of: Uuid, body: Body) -> CloudObject {
         let marks = Some(Marks { id: of, incarnation: Incarnation(of) });
@@ -299,7 +309,50 @@ mod tests {
         CloudObject { id, name, marks, state: ObjectState::Active, pending: None, tags: BTreeMap::new(), body }
     }
 
-    /// A cloud with one network and all that belongs to it.
+    fn server_body() -> Body {
+        let id = |text: &str| ObjectId(text.to_owned());
+        Body::Server(Box::new(ServerBody {
+            project: id("project"),
+            flavor: FLAVOR_STANDARD,
+            image: IMAGE_UBUNTU,
+            port: id("port"),
+            key_name: None,
+            user_data: None,
+            host: None,
+            life: ServerLife::default(),
+        }))
+    }
+
+    fn rule(port: u16) -> EffectiveRule {
+        EffectiveRule {
+            direction: Direction::Ingress,
+            ethertype: Ethertype::Ipv4,
+            protocol: Protocol::Tcp,
+            ports: Some((port, port)),
+            prefix: "0.0.0.0/0".parse().unwrap(),
+        }
+    }
+
+    /// The machines of [`inventory`], as they are shown.
+    fn machines() -> machines::Shown {
+        let head = Head { name: "a".to_owned(), status: "provisioned".to_owned(), deleting: false };
+        let group = ShownGroup { head: head.clone(), network: NETWORK, region: REGION, port: 22 };
+        let server = ShownServer {
+            head,
+            network: NETWORK,
+            region: REGION,
+            authority: None,
+            asked: Asked { groups: BTreeSet::from([GROUP]), image: IMAGE_UBUNTU.0, public: true },
+            power: Power::Running.word().to_owned(),
+        };
+        machines::Shown {
+            groups: BTreeMap::from([(GROUP, group)]),
+            authorities: BTreeMap::new(),
+            servers: BTreeMap::from([(SERVER, server)]),
+        }
+    }
+
+    /// A cloud with one network and all that belongs to it, a server among it.
     fn inventory() -> Inventory {
         let id = |text: &str| ObjectId(text.to_owned());
         let segment = Segment { physical_network: "physical".to_owned(), vlan: VlanId(100) };
@@ -313,6 +366,10 @@ mod tests {
         let router =
             Body::Router { project: id("project"), external_network: None, interfaces: BTreeSet::from([id("subnet")]) };
         let network = Body::Network { project: id("project"), segment: Some(segment.clone()) };
+        let group = Body::SecurityGroup { project: id("project"), rules: BTreeSet::from([rule(22)]) };
+        let options = PortOptions { security_groups: BTreeSet::from([id("group")]), ..PortOptions::default() };
+        let port = Body::Port { network: id("network"), options, address: None };
+        let address = Body::FloatingIp { port: id("port"), external_network: id("outside"), address: None };
         Inventory {
             identities: vec![object("project", IDENTITY, Body::Project)],
             users: vec![object("user", IDENTITY, Body::User)],
@@ -322,6 +379,10 @@ mod tests {
             subnets: vec![object("subnet", NETWORK, subnet)],
             routers: vec![object("router", NETWORK, router)],
             vlans: vec![UsedVlan { segment, network: id("network") }],
+            security_groups: vec![object("group", GROUP, group)],
+            ports: vec![object("port", SERVER, port)],
+            floating_ips: vec![object("address", SERVER, address)],
+            servers: vec![object("server", SERVER, server_body())],
             ..Inventory::default()
         }
     }
@@ -331,18 +392,19 @@ mod tests {
         change(&mut inventory);
         let shown = Shown {
             name: "a".to_owned(),
-            region: RegionId(Uuid::nil()),
+            region: REGION,
             servers: vec!["1.1.1.1".to_owned()],
             status: "provisioned".to_owned(),
             deleting: false,
         };
         cloud_is_as_shown(&inventory, &BTreeMap::from([(NETWORK, &shown)]), true)
+            .and_then(|()| machines_are_as_shown(&inventory, &machines()))
     }
 
     /// What of the inventory is to be spoilt.
     type Part = fn(&mut Inventory) -> &mut Vec<CloudObject>;
 
-    const PARTS: [Part; 7] = [
+    const PARTS: [Part; 11] = [
         |inventory| &mut inventory.identities,
         |inventory| &mut inventory.users,
         |inventory| &mut inventory.credentials,
@@ -350,6 +412,10 @@ mod tests {
         |inventory| &mut inventory.networks,
         |inventory| &mut inventory.subnets,
         |inventory| &mut inventory.routers,
+        |inventory| &mut inventory.security_groups,
+        |inventory| &mut inventory.ports,
+        |inventory| &mut inventory.floating_ips,
+        |inventory| &mut inventory.servers,
     ];
 
     #[test]
@@ -382,5 +448,24 @@ mod tests {
             options.dns_nameservers.clear();
         };
         assert!(check(stale).unwrap_err().contains("not [\"1.1.1.1\"]"));
+    }
+
+    #[test]
+    fn machines_that_are_otherwise_than_asked_for_are_noticed() {
+        let regrouped = |inventory: &mut Inventory| {
+            let Body::Port { options, .. } = &mut inventory.ports[0].body else { panic!("a port") };
+            options.security_groups.clear();
+        };
+        assert!(check(regrouped).unwrap_err().contains("has the groups"));
+        let rebuilt = |inventory: &mut Inventory| {
+            let Body::Server(server) = &mut inventory.servers[0].body else { panic!("a server") };
+            server.image = IMAGE_GPU;
+        };
+        assert!(check(rebuilt).unwrap_err().contains("runs on"));
+        let opened = |inventory: &mut Inventory| {
+            let Body::SecurityGroup { rules, .. } = &mut inventory.security_groups[0].body else { panic!("a group") };
+            rules.insert(rule(23));
+        };
+        assert!(check(opened).unwrap_err().contains("lets in"));
     }
 }

@@ -66,10 +66,10 @@ impl Client {
             (20..28, Some(group), _) => self.delete_group(life, group).await,
             (28..33, ..) => self.create_authority(life).await,
             (33..38, ..) => self.delete_an_authority(life).await,
-            (38..62, ..) => self.create_server(life, network).await,
-            (62..74, _, Some(server)) => self.update_server(life, server).await,
-            (74..84, _, Some(server)) => self.delete_server(life, server).await,
-            (84.., _, Some(server)) => self.verb(life, server).await,
+            (38..56, ..) => self.create_server(life, network).await,
+            (56..66, _, Some(server)) => self.update_server(life, server).await,
+            (66..73, _, Some(server)) => self.delete_server(life, server).await,
+            (73.., _, Some(server)) => self.verb(life, server).await,
             _ => Ok(()),
         }
     }
@@ -154,8 +154,8 @@ impl Client {
     }
 
     async fn delete_an_authority(&mut self, life: &Life) -> Result<(), String> {
-        let live = self.ledger.machines.live_authorities();
-        match self.pick(&live) {
+        let authorities = self.ledger.machines.live_authorities();
+        match self.pick(&authorities) {
             Some(id) => self.delete_authority(life, id).await,
             None => Ok(()),
         }
@@ -265,7 +265,10 @@ impl Client {
 
     /// A verb is done, or refused by the state of the server; without an answer it may be done, now or later.
     async fn verb(&mut self, life: &Life, id: Uuid) -> Result<(), String> {
-        let (word, deed, power) = VERBS[self.random.usize(0..VERBS.len())];
+        // What was stopped is started again more often than chance would have it.
+        let stopped = self.server(id).power.contains(&Power::Stopped);
+        let verb = if stopped && self.random.bool() { 0 } else { self.random.usize(0..VERBS.len()) };
+        let (word, deed, power) = VERBS[verb];
         let is_reboot = deed == Deed::Reboot;
         self.reboots.entry(id).or_default().tried += u64::from(is_reboot);
         let began = Instant::now();
