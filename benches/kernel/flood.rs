@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use regent::model::ids::{NetworkId, OrganizationId, ProjectId};
+use regent::model::quota::QuotaKind;
+use regent::store::{Batch, Write};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -56,7 +58,10 @@ async fn tenant(plane: &Plane) -> Tenant {
     };
     let organization = made("/api/v1/organizations", json!({"organizationType": "adhoc"})).await;
     let project = made(&format!("/api/v1/organizations/{organization}/projects"), json!({"groupIDs": []})).await;
-    Tenant { organization: OrganizationId(organization), project: ProjectId(project) }
+    let organization = OrganizationId(organization);
+    let limit = Write::Limit { organization, kind: QuotaKind::Networks, limit: SINGLES as u64 };
+    plane.store.commit(Batch::of(vec![limit])).await.unwrap();
+    Tenant { organization, project: ProjectId(project) }
 }
 
 /// When each was asked for, and what it became.

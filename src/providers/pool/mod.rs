@@ -143,6 +143,30 @@ impl Pool {
         }
     }
 
+    /// Reads what nobody else asks for. For a bulk list: to be shared it would have to be copied.
+    pub async fn read_alone<T, F>(
+        &self,
+        context: &CallContext<'_>,
+        operation: Operation,
+        make: F,
+    ) -> ProviderResult<Observed<T>>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> BoxFuture<'static, ProviderResult<T>> + Send,
+    {
+        let (queued_at, tenant) = (Instant::now(), context.tenant);
+        let reading = async {
+            let permit = self.shared.permit(tenant, operation.service).await?;
+            let begun = Begun { operation, tenant, mutation: false, queued_at };
+            RunningCall::begin(&self.shared, permit, begun).run(self.shared.settings.read_deadline, make()).await
+        };
+        tokio::select! {
+            biased;
+            () = context.cancelled.cancelled() => Err(ProviderError::Cancelled),
+            result = reading => result,
+        }
+    }
+
     /// Changes: gives up its place in the queue when cancelled, but once begun is awaited to its deadline.
     pub async fn mutate<T, F>(
         &self,

@@ -355,9 +355,9 @@ pub struct Row {
     pub related: Vec<CloudObject>,
 }
 
-/// What the cloud says when all is well.
+/// What the cloud says when all is well. Its name stands around it and not in it, so that a long page is read as it comes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "answer", rename_all = "kebab-case", rename_all_fields = "camelCase")]
+#[serde(rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub enum Answer {
     Object {
         object: Box<CloudObject>,

@@ -15,6 +15,7 @@ pub mod api;
 pub mod call;
 pub mod catalogue;
 pub mod engine;
+mod flat;
 pub mod in_process;
 pub mod journal;
 pub mod objects;

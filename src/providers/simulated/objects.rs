@@ -13,6 +13,7 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::flat::FlatObject;
 use crate::model::ids::{FlavorId, ImageId, Incarnation};
 use crate::model::network::{AddressRange, VlanId};
 use crate::model::security_group::EffectiveRule;
@@ -303,18 +304,17 @@ pub struct NewObject {
     pub body: Body,
 }
 
-/// An object as the cloud shows it.
+/// An object as the cloud shows it. It is read by way of [`FlatObject`], which is much faster than what is derived.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", try_from = "FlatObject")]
 pub struct CloudObject {
     pub id: ObjectId,
     pub name: String,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub marks: Option<Marks>,
     pub state: ObjectState,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub pending: Option<Pending>,
-    #[serde(default)]
     pub tags: BTreeMap<String, String>,
     #[serde(flatten)]
     pub body: Body,

@@ -29,7 +29,7 @@ impl Session<'_> {
         };
         let only = only.map(|ids| ids.iter().copied().collect());
         let after = after.map(|id| ObjectId(id.to_owned()));
-        let answer = self.read(Call::List { kind: object, only, after }).await?;
+        let answer = self.read_alone(Call::List { kind: object, only, after }).await?;
         let Answer::Page { rows, next } = answer.fact else { return Err(unexpected()) };
         let items = rows.into_iter().filter_map(|row| listed(row, answer.sequence)).collect();
         Ok(Observed { sequence: answer.sequence, fact: Listing { items, next: next.map(|id| id.0) } })

@@ -38,6 +38,19 @@ impl Gate {
         }
     }
 
+    async fn read_alone(
+        &self,
+        context: &CallContext<'_>,
+        operation: Operation,
+        making: Making,
+    ) -> ProviderResult<Observed<Answer>> {
+        match self {
+            Self::Pool(pool) => pool.read_alone(context, operation, move || making).await,
+            #[cfg(test)]
+            Self::Open(count) => pass(count, making).await,
+        }
+    }
+
     async fn mutate(
         &self,
         context: &CallContext<'_>,
@@ -78,6 +91,12 @@ impl Session<'_> {
     pub async fn read(&self, call: Call) -> ProviderResult<Observed<Answer>> {
         let (operation, making) = self.making(&call);
         self.gate.read(self.context, operation, making).await
+    }
+
+    /// Reads a long answer, which only the monitor asks for.
+    pub async fn read_alone(&self, call: Call) -> ProviderResult<Observed<Answer>> {
+        let (operation, making) = self.making(&call);
+        self.gate.read_alone(self.context, operation, making).await
     }
 
     async fn mutate(&self, call: Call) -> ProviderResult<Answer> {
