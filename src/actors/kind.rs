@@ -78,6 +78,11 @@ pub trait Behaviour: ResourceKind + Sized {
         None
     }
 
+    /// Has the cloud followed this generation, whatever else it is still waited for?
+    fn has_followed(_detail: &Self::Detail, _generation: u64) -> bool {
+        false
+    }
+
     /// A hidden owner that is to go once this resource has gone.
     fn followed_by(_resource: &Resource<Self>) -> Option<Key> {
         None
@@ -136,6 +141,7 @@ pub struct KindEntry {
     pub active: fn(&Document) -> Option<Statement>,
     pub is_realised: fn(&Record) -> bool,
     pub fingerprint: fn(&Record) -> Option<u64>,
+    pub has_followed: fn(&Document, u64) -> bool,
     pub followed_by: fn(&Record) -> Result<Option<Key>, CorruptRecord>,
     pub upgrade: fn(u32, &mut Metadata),
     pub initialise: for<'a> fn(&'a dyn Store) -> BoxFuture<'a, Result<(), StoreError>>,
@@ -180,6 +186,9 @@ impl KindEntry {
             active: |detail| detail.read::<K::Detail>().ok().and_then(|detail| K::active(&detail)),
             is_realised: |record| record.detail.read::<K::Detail>().is_ok_and(|detail| K::is_realised(&detail)),
             fingerprint: |record| record.detail.read::<K::Detail>().ok().and_then(|detail| K::fingerprint(&detail)),
+            has_followed: |detail, generation| {
+                detail.read::<K::Detail>().is_ok_and(|detail| K::has_followed(&detail, generation))
+            },
             followed_by: |record| Ok(K::followed_by(&record.open::<K>()?)),
             upgrade: K::upgrade,
             initialise: K::initialise,

@@ -49,7 +49,7 @@ impl crate::graph::Service for MonitorService {
     }
 
     fn spawn(&self, supervisor: ActorCell) -> BoxFuture<'_, Result<ActorCell, SpawnErr>> {
-        let state = State { environment: Arc::clone(&self.environment), region: self.region, since_full: 0 };
+        let state = State::new(Arc::clone(&self.environment), self.region);
         async move {
             let (actor, _) = Actor::spawn_linked(None, Monitor, state, supervisor).await?;
             Ok(actor.get_cell())
@@ -86,6 +86,8 @@ pub struct State {
     region: RegionId,
     /// Looks at pending objects since the last full one.
     since_full: u32,
+    /// The last of the pending ones that was looked at.
+    looked_at: Option<Key>,
 }
 
 impl Actor for Monitor {
@@ -126,6 +128,13 @@ fn schedule(myself: &ActorRef<MonitorMessage>, after: std::time::Duration) {
 }
 
 impl State {
+    /// The first look at everything comes soon: much may have changed while nobody looked.
+    fn new(environment: Arc<Environment>, region: RegionId) -> Self {
+        let mut state = Self { environment, region, since_full: 0, looked_at: None };
+        state.since_full = state.full_every().saturating_sub(TICKS_AFTER_FAILURE);
+        state
+    }
+
     /// Looks at everything when it is time, otherwise at what is pending, otherwise not at all.
     fn poll(&mut self, myself: &ActorRef<MonitorMessage>) {
         self.since_full += 1;
@@ -134,7 +143,8 @@ impl State {
             Scope::Everything
         } else {
             let mut pending = BTreeMap::<Kind, Vec<Uuid>>::new();
-            for key in self.environment.graph.awaiting_cloud(self.region, PENDING_MAX) {
+            for key in self.environment.graph.awaiting_cloud(self.region, self.looked_at, PENDING_MAX) {
+                self.looked_at = Some(key);
                 pending.entry(key.kind).or_default().push(key.id);
             }
             pending.retain(|kind, _| kind::entry(*kind).is_some_and(|entry| entry.is_monitored));

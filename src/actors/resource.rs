@@ -22,7 +22,7 @@ use ractor::{Actor, ActorCell, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio_util::sync::CancellationToken;
 
 use super::kind::{Health, KindEntry};
-use super::pass::{self, Start};
+use super::pass::{self, Finished, Start};
 use super::tasks::spawn_pass;
 use super::{Environment, Options};
 use crate::graph::Node;
@@ -126,6 +126,10 @@ impl Actor for ResourceActor {
 
     async fn pre_start(&self, myself: ActorRef<Message>, birth: Birth) -> Result<State, ActorProcessingErr> {
         let node = birth.environment.graph.ensure(birth.record.key);
+        if let Some(region) = birth.record.metadata.placement.region {
+            // An earlier life may have waited for the cloud.
+            birth.environment.graph.await_cloud(region, birth.record.key, false);
+        }
         node.born(myself);
         let mut state = State {
             environment: birth.environment,
@@ -204,6 +208,9 @@ impl Actor for ResourceActor {
             Message::TimerFired(token) => {
                 if state.timer == Some(token) {
                     state.timer = None;
+                    if state.asked {
+                        state.unpark();
+                    }
                     state.wake();
                 }
             }
@@ -254,7 +261,9 @@ impl State {
                 Err(_) => true,
             },
         };
-        if news && self.phase != Phase::Parked {
+        // What is parked is left alone, but what it is doing meanwhile is shown.
+        if news && (self.phase != Phase::Parked || self.entry.takes_sightings) {
+            self.unpark();
             if newer {
                 self.observation = Some(observation);
             }
@@ -303,15 +312,17 @@ impl State {
         let (environment, entry) = (Arc::clone(&self.environment), self.entry);
         let (key, number) = (self.record.key, self.passes);
         let (graph, panicked) = (self.environment.graph.clone(), self.environment.graph.clone());
-        let report = move |ending, sequence, operations_left| {
-            Message::PassFinished(Box::new(PassReport { pass: number, ending, sequence, operations_left }))
-        };
         let work = async move {
-            let finished = pass::run(&environment, entry, start).await;
-            graph.send(key, report(finished.ending, finished.sequence, finished.operations_left));
+            let Finished { ending, sequence, operations_left, operations_cut } =
+                pass::run(&environment, entry, start).await;
+            let report = PassReport { pass: number, ending, sequence, operations_left, operations_cut };
+            graph.send(key, Message::PassFinished(Box::new(report)));
         };
         let on_panic = move |text| {
-            panicked.send(key, report(Ending::Panicked(text), None, true));
+            let ending = Ending::Panicked(text);
+            let report =
+                PassReport { pass: number, ending, sequence: None, operations_left: true, operations_cut: false };
+            panicked.send(key, Message::PassFinished(Box::new(report)));
         };
         self.node.hold_pass(spawn_pass(&self.environment.passes, work, on_panic));
         self.enter(Phase::Running);
@@ -324,6 +335,11 @@ impl State {
         let Some(running) = self.running.take() else { return Ok(()) };
         self.sequence = self.sequence.max(report.sequence.unwrap_or_default());
         self.asked |= report.operations_left;
+        self.dirty |= report.operations_cut;
+        // What was seen before this pass looked for itself says nothing any more; that it came is reason to look again.
+        if self.observation.as_ref().is_some_and(|seen| Some(seen.sequence) <= report.sequence) {
+            self.observation = None;
+        }
         match report.ending {
             Ending::Panicked(text) => return Err(format!("a pass panicked: {text}").into()),
             Ending::Removed => {
@@ -331,7 +347,11 @@ impl State {
                 myself.stop(None);
                 return Ok(());
             }
-            Ending::Cancelled => self.dirty = true,
+            Ending::Cancelled => {
+                self.dirty = true;
+                // The watch's word of what overtook it may still be on its way.
+                self.reread = true;
+            }
             Ending::Concluded { outcome, record } => {
                 self.node.recovered();
                 self.record = newest(&self.record, &record);
@@ -373,12 +393,12 @@ impl State {
                 self.enter(Phase::Paused);
             }
             Outcome::Watching { message } => {
-                let wait = on_cloud_wait(options);
+                let wait = on_cloud_wait(options, self.entry);
                 self.note(&message);
                 self.set_timer(Phase::Waiting, wait);
             }
             Outcome::Yield { message, waits_for, on_cloud, .. } => {
-                let wait = if on_cloud { on_cloud_wait(options) } else { options.safety_net };
+                let wait = if on_cloud { on_cloud_wait(options, self.entry) } else { options.safety_net };
                 self.waits_for = waits_for;
                 self.note(&message);
                 self.set_timer(Phase::Waiting, wait);
@@ -391,9 +411,15 @@ impl State {
                 self.set_timer(Phase::Retrying, wait.max(after.unwrap_or_default().min(RETRY_AFTER_MAX)));
             }
             Outcome::UserActionRequired { message, .. } | Outcome::Terminal { message, .. } => {
-                self.clear_timer();
+                let patience = options.retry_longest;
                 self.note(&message);
-                self.enter(Phase::Parked);
+                if self.asked {
+                    // Verbs are not parked with it.
+                    self.set_timer(Phase::Parked, patience);
+                } else {
+                    self.clear_timer();
+                    self.enter(Phase::Parked);
+                }
             }
         }
     }
@@ -455,9 +481,9 @@ impl State {
     }
 }
 
-/// What the cloud is busy with is polled for by the monitor; without it the wait is still short.
-fn on_cloud_wait(options: &Options) -> Duration {
-    (options.poll_pending * 5).min(options.safety_net)
+/// What the cloud is busy with is looked at by the monitor, many at once; what no monitor looks at looks for itself.
+fn on_cloud_wait(options: &Options, entry: &KindEntry) -> Duration {
+    if entry.is_monitored { options.safety_net } else { (options.poll_pending * 5).min(options.safety_net) }
 }
 
 /// The newer half of each: intent and status are written by different hands and arrive by different ways.

@@ -85,6 +85,10 @@ impl Behaviour for Server {
         detail.server.is_some()
     }
 
+    fn has_followed(detail: &ServerDetail, generation: u64) -> bool {
+        detail.converged == generation
+    }
+
     fn fingerprint(detail: &ServerDetail) -> Option<u64> {
         detail.fingerprint
     }
@@ -154,11 +158,15 @@ impl Making<'_> {
         if let Some(effects) = self.operate()? {
             return Ok(Decision::Run(effects));
         }
-        if self.detail.creation.retrying || self.result(CallName::DeleteServer).is_some() {
+        if self.detail.creation.retrying || self.result(CallName::DiscardServer).is_some() {
             return self.take_failed_away();
         }
         if let Some(outcome) = first_shut(&Server::gates(self.resource), self.view) {
-            return conclude(outcome);
+            // What is made stays made while what it lies on is being changed; it is told when that is over.
+            let is_made =
+                self.detail.converged == self.resource.metadata.generation && self.detail.launched_at.is_some();
+            let waits = matches!(outcome, Outcome::Yield { .. });
+            return conclude(if is_made && waits { Outcome::Done } else { outcome });
         }
         if let Some(fact) = self.sighting_enough() {
             return self.settle(fact);
@@ -196,12 +204,20 @@ impl Making<'_> {
         let converged = self.detail.converged == self.resource.metadata.generation
             && self.detail.configuration == Some(seen.fact.configuration)
             && seen.fact.server.is_some();
+        // A list that lags behind shows what was before the last verb: only what can follow it is believed.
+        let before = self.view.record.detail.read::<ServerDetail>().map(|detail| detail.phase).unwrap_or_default();
+        let follows = match before {
+            ServerPhase::Stopping => matches!(self.detail.phase, ServerPhase::Stopping | ServerPhase::Stopped),
+            ServerPhase::Starting => matches!(self.detail.phase, ServerPhase::Starting | ServerPhase::Running),
+            _ => true,
+        };
         let harmless = match self.rebuild_step(&seen.fact) {
             RebuildStep::Nothing => !self.has_failed_to_boot(),
             RebuildStep::Wait | RebuildStep::Settled(_) => self.detail.rebuild.is_some(),
             RebuildStep::Note(_) | RebuildStep::Submit | RebuildStep::Failed => false,
         };
-        (converged && harmless && !asked && self.result(CallName::ConvergeServer).is_none()).then_some(&seen.fact)
+        (converged && follows && harmless && !asked && self.result(CallName::ConvergeServer).is_none())
+            .then_some(&seen.fact)
     }
 
     /// Everything here rests on a look of this pass.
@@ -244,24 +260,30 @@ impl Making<'_> {
         Ok(Decision::Run(vec![note(&detail, statement)]))
     }
 
-    /// What never booted goes, with its port and its address; once that is confirmed it is made again.
+    /// What never booted goes, with its port and its address; once that is confirmed it is made again. The provider
+    /// looks before it takes anything away: a server that has started after all stays.
     fn take_failed_away(&self) -> Decided {
         let reason = Reason::ProviderCreateRetrying;
-        match self.result(CallName::DeleteServer) {
-            None => self.call(ProviderCall::DeleteServer),
-            Some(Err(error)) => conclude(dispose(error)),
-            Some(Ok(Fact::Deletion(Deletion::Absent))) if self.detail.creation.retrying => {
+        let retrying = self.detail.creation.retrying;
+        let creation = CreationTries { retrying: false, ..self.detail.creation.clone() };
+        match self.result(CallName::DiscardServer) {
+            None => self.call(ProviderCall::DiscardServer),
+            Some(Err(ProviderError::Conflict(_))) if retrying => {
+                Ok(Decision::Run(vec![note(&ServerDetail { creation, ..self.detail.clone() }, None)]))
+            }
+            Some(Ok(Fact::Deletion(Deletion::Absent))) if retrying => {
                 let detail = ServerDetail {
-                    creation: CreationTries { retrying: false, ..self.detail.creation.clone() },
+                    creation,
                     mac_address: self.detail.mac_address.clone(),
                     provisioned_at: self.detail.provisioned_at,
                     ..ServerDetail::default()
                 };
                 Ok(Decision::Run(vec![note(&detail, None)]))
             }
-            Some(Ok(Fact::Deletion(Deletion::Absent))) => {
+            Some(Ok(Fact::Deletion(Deletion::Absent)) | Err(ProviderError::Conflict(_))) => {
                 conclude(Outcome::Retry { message: "the server is made again".to_owned(), after: None })
             }
+            Some(Err(error)) => conclude(dispose(error)),
             Some(Ok(_)) => conclude(Outcome::on_cloud("a server that never started is being taken away", reason)),
         }
     }
@@ -346,14 +368,10 @@ impl Making<'_> {
         conclude(Outcome::Done)
     }
 
-    /// The next thing to do about verbs; `None` when there is nothing, or nothing now.
+    /// The next thing to do about verbs, in the order in which they were asked for; `None` when there is nothing, or
+    /// nothing now.
     fn operate(&self) -> Result<Option<Vec<Effect>>, CorruptRecord> {
-        for operation in self.view.operations {
-            if let Some(effects) = self.carry_out(operation)? {
-                return Ok(Some(effects));
-            }
-        }
-        Ok(None)
+        self.view.operations.first().map_or(Ok(None), |operation| self.carry_out(operation))
     }
 
     fn carry_out(&self, operation: &OpenOperation) -> Result<Option<Vec<Effect>>, CorruptRecord> {

@@ -272,12 +272,18 @@ impl Graph {
         }
     }
 
-    /// At most `limit` of those that wait for a region's cloud, sorted.
+    /// At most `limit` of those that wait for a region's cloud, in the order of keys, from the first one after `after`
+    /// and round to it again: of more than fit into one look, each has its turn.
     #[must_use]
-    pub fn awaiting_cloud(&self, region: RegionId, limit: usize) -> Vec<Key> {
-        let first = (region, Key::new(Kind::Region, Uuid::nil()));
+    pub fn awaiting_cloud(&self, region: RegionId, after: Option<Key>, limit: usize) -> Vec<Key> {
+        let first = Key::new(Kind::Region, Uuid::nil());
+        let after = after.unwrap_or(first);
         let on_cloud = locked(&self.on_cloud);
-        on_cloud.range(first..).take_while(|(of, _)| *of == region).take(limit).map(|(_, key)| *key).collect()
+        let of_region =
+            |from| on_cloud.range((region, from)..).take_while(|(of, _)| *of == region).map(|(_, key)| *key);
+        let later = of_region(after).filter(|key| *key > after);
+        let earlier = of_region(first).take_while(|key| *key <= after);
+        later.chain(earlier).take(limit).collect()
     }
 
     /// Delivers to the actor of the moment; tells whether there is one.

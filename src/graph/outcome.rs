@@ -89,4 +89,6 @@ pub struct PassReport {
     pub sequence: Option<Sequence>,
     /// Verbs that have not ended are left.
     pub operations_left: bool,
+    /// Some of them have not been looked at.
+    pub operations_cut: bool,
 }

@@ -23,6 +23,7 @@ pub enum ProviderCall {
     DeleteSecurityGroup(SecurityGroupRequest),
     ConvergeServer(ServerRequest),
     DeleteServer(ServerRequest),
+    DiscardServer(ServerRequest),
     RebuildServer(ServerRequest, ImageId),
     PowerServer(OperationId, ServerRequest, PowerAction),
     ConsoleSession(OperationId, ServerRequest),
@@ -40,6 +41,7 @@ pub enum CallName {
     DeleteSecurityGroup,
     ConvergeServer,
     DeleteServer,
+    DiscardServer,
     RebuildServer,
     /// A verb that somebody asked for: each is its own call.
     Operate(OperationId),
@@ -100,6 +102,7 @@ impl ProviderCall {
             Self::DeleteSecurityGroup(_) => CallName::DeleteSecurityGroup,
             Self::ConvergeServer(_) => CallName::ConvergeServer,
             Self::DeleteServer(_) => CallName::DeleteServer,
+            Self::DiscardServer(_) => CallName::DiscardServer,
             Self::RebuildServer(..) => CallName::RebuildServer,
             Self::PowerServer(operation, ..) | Self::ConsoleSession(operation, _) => CallName::Operate(*operation),
         }
@@ -119,6 +122,7 @@ impl ProviderCall {
             }
             Self::ConvergeServer(request) => provider.converge_server(context, request).await.map(Fact::Server),
             Self::DeleteServer(request) => provider.delete_server(context, request).await.map(Fact::Deletion),
+            Self::DiscardServer(request) => provider.discard_server(context, request).await.map(Fact::Deletion),
             Self::RebuildServer(request, image) => {
                 provider.rebuild_server(context, request, *image).await.map(|()| Fact::Accepted)
             }

@@ -200,7 +200,7 @@ pub struct ServerFact {
     pub floating_ip: Option<(ProviderFloatingIpId, Ipv4Addr)>,
     /// The generation that a convergence reached; `None` of a mere look.
     pub converged: Option<u64>,
-    /// Of the port and the addresses: changes when and only when one of them does.
+    /// Of what a convergence sets right: changes when and only when some of it does.
     pub configuration: u64,
     /// Of everything.
     pub fingerprint: u64,
@@ -350,6 +350,10 @@ pub trait Provider: Send + Sync {
     }
     /// The server first, confirmed absent; then its public address and its port (B6).
     async fn delete_server(&self, _context: &CallContext<'_>, _request: &ServerRequest) -> ProviderResult<Deletion> {
+        Err(ProviderError::Unsupported("servers"))
+    }
+    /// The same for a server that has never started. `Conflict` when the cloud shows one that has, or that is well.
+    async fn discard_server(&self, _context: &CallContext<'_>, _request: &ServerRequest) -> ProviderResult<Deletion> {
         Err(ProviderError::Unsupported("servers"))
     }
     /// Orders the root disk to be replaced. `Conflict` when the cloud is busy with the server.

@@ -436,6 +436,11 @@ impl State {
                 self.environment.graph.remove(key);
                 let is_resource = self.key.is_some_and(|own| own.kind != Kind::Region);
                 if is_resource && (self.key == Some(key) || self.slots.is_empty()) {
+                    // Nobody will ask any more what became of those that have ended beside it.
+                    let ended = self.slots.iter().filter(|(_, slot)| slot.actor.is_none() && slot.branch.is_none());
+                    for (key, _) in ended {
+                        self.environment.graph.remove(*key);
+                    }
                     myself.stop(None);
                 }
             }

@@ -19,7 +19,7 @@ use crate::actors::{Environment, kind, tasks};
 use crate::graph::Service;
 use crate::graph::message::Message;
 use crate::model::ids::{Key, Kind, OperationId};
-use crate::model::operation::OperationDetail;
+use crate::model::operation::{OperationDetail, OperationFailure};
 use crate::model::record::Record;
 use crate::store::{Change, ChangeEvent, Changes, Filter, Pages, Position, StoreError};
 
@@ -175,6 +175,12 @@ impl Shared {
 
     fn removed(&self, key: Key) {
         let graph = &self.environment.graph;
+        if key.kind == Kind::Operation {
+            // It went with its server, and whoever waits for it need not wait any longer.
+            let (cause, message) = (OperationFailure::NotFound, "the server is gone".to_owned());
+            graph.completions().complete(OperationId(key.id), OperationDetail::Failed { cause, message });
+            return;
+        }
         graph.send(key, Message::Removed);
         graph.remove(key);
     }

@@ -39,7 +39,12 @@ pub async fn quiet(life: &Life) -> Result<(), String> {
         }
         if began.elapsed() > PATIENCE {
             let (key, snapshot) = &busy[0];
-            return Err(format!("{} actors never came to rest; {key}: {snapshot:?}", busy.len()));
+            let actor = graph.node(*key).and_then(|node| node.actor()).map(|actor| actor.get_status());
+            let stored = life.store.get(*key).await.is_ok_and(|record| record.is_some());
+            let count = busy.len();
+            return Err(format!(
+                "{count} actors never came to rest; {key} ({actor:?}, stored: {stored}): {snapshot:?}"
+            ));
         }
         tokio::time::sleep(Duration::from_secs(1)).await;
     }

@@ -105,6 +105,11 @@ impl Pass<'_> {
         if writes.is_empty() {
             return Ok(());
         }
+        for write in &writes {
+            if let Write::RemoveReference { target, .. } = write {
+                self.environment.graph.unsubscribe(*target, self.record.key);
+            }
+        }
         let unchanged = Precondition::Unchanged { key: self.record.key, revision: self.record.revision };
         match self.environment.store.commit(Batch::of(writes).provided(unchanged)).await {
             // Something newer is wanted: the pass that realises it looks again.
@@ -127,6 +132,9 @@ impl Pass<'_> {
         }
         writes.push(Write::Remove { key, incarnation });
         self.environment.store.commit(Batch::of(writes)).await?;
+        for target in (self.entry.gates)(&self.record)? {
+            self.environment.graph.unsubscribe(target, key);
+        }
         Ok(())
     }
 

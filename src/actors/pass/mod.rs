@@ -56,6 +56,8 @@ pub struct Finished {
     pub sequence: Option<Sequence>,
     /// Verbs that have not ended are left, or may be.
     pub operations_left: bool,
+    /// There were more than one pass takes: another one is due at once.
+    pub operations_cut: bool,
 }
 
 /// Why a pass could not come to an outcome of its own.
@@ -86,6 +88,8 @@ pub async fn run(environment: &Environment, entry: &KindEntry, start: Start) -> 
         sequence: None,
         operations: Vec::new(),
         operations_left: start.asked,
+        operations_cut: false,
+        overtaken: false,
         start,
     };
     let ending = match pass.work().await {
@@ -102,7 +106,8 @@ pub async fn run(environment: &Environment, entry: &KindEntry, start: Start) -> 
             Ending::Concluded { outcome, record: pass.record }
         }
     };
-    Finished { ending, sequence: pass.sequence, operations_left: pass.operations_left }
+    let (operations_left, operations_cut) = (pass.operations_left, pass.operations_cut);
+    Finished { ending, sequence: pass.sequence, operations_left, operations_cut }
 }
 
 struct Pass<'a> {
@@ -114,6 +119,9 @@ struct Pass<'a> {
     sequence: Option<Sequence>,
     operations: Vec<OpenOperation>,
     operations_left: bool,
+    operations_cut: bool,
+    /// Something newer is wanted than what this pass has looked at.
+    overtaken: bool,
 }
 
 /// What is read once, at the beginning of a pass.
@@ -140,7 +148,9 @@ impl Pass<'_> {
         let mut results: BTreeMap<CallName, Result<Fact, ProviderError>> = BTreeMap::new();
         let mut children = surroundings.children;
         for _ in 0..DECISIONS_MAX {
-            if self.start.cancelled.is_cancelled() {
+            // A verb that this pass has begun is ended by it, or nobody would know whether it was done.
+            let in_hand = self.operations.iter().any(|operation| operation.is_ours);
+            if (self.start.cancelled.is_cancelled() || self.overtaken) && !in_hand {
                 return Ok(Ending::Cancelled);
             }
             let sighting = self.start.observation.as_ref().map(|observation| &observation.sighting);
@@ -167,11 +177,9 @@ impl Pass<'_> {
                 }
             }
         }
-        Err(Interruption::Corrupt(CorruptRecord {
-            key: self.record.key,
-            part: "decision",
-            cause: format!("did not come to an outcome within {DECISIONS_MAX} steps"),
-        }))
+        tracing::error!(resource = %self.record.key, "a pass did not come to an outcome within {DECISIONS_MAX} steps");
+        let message = "there is more to do than fits into one go; going on".to_owned();
+        self.conclude(Outcome::Retry { message, after: None }).await
     }
 
     /// A monitor missed it or found it changed: that is said before anything is done about it.
@@ -259,7 +267,10 @@ impl Pass<'_> {
                             status.state(Axis::Available, statement, record, now);
                         }
                     });
+                    let looked_at = self.record.revision;
                     self.write_status().await?;
+                    // Gates, holders and answers are those of the intent that was looked at: a newer one needs its own.
+                    self.overtaken |= self.record.revision > looked_at;
                 }
                 Effect::Operate { operation, progress } => self.operate(operation, progress).await?,
                 Effect::Finish => {
@@ -283,7 +294,12 @@ impl Pass<'_> {
         let Some(provider) = self.environment.clouds.get(place.region) else {
             return Err(ProviderError::Unavailable("the region is not configured".to_owned()));
         };
-        let context = CallContext { tenant: place.organization, cancelled: self.start.cancelled.clone(), ledger: self };
+        // A newer intent stops a look, but not a verb that is on record as begun.
+        let cancelled = match call.name() {
+            CallName::Operate(_) => self.environment.stopping.child_token(),
+            _ => self.start.cancelled.clone(),
+        };
+        let context = CallContext { tenant: place.organization, cancelled, ledger: self };
         let answer = call.make(&*provider, &context).await;
         if let Err(error) = &answer {
             tracing::info!(resource = %self.record.key, call = ?call.name(), %error, "a provider call failed");
@@ -313,10 +329,11 @@ impl Pass<'_> {
     }
 
     async fn conclude(&mut self, outcome: Outcome) -> Result<Ending, Interruption> {
-        if self.start.cancelled.is_cancelled() {
+        if self.start.cancelled.is_cancelled() || self.overtaken {
             return Ok(Ending::Cancelled);
         }
-        if matches!(outcome, Outcome::Done | Outcome::Watching { .. }) {
+        let followed = (self.entry.has_followed)(&self.locked_status().detail, self.record.metadata.generation);
+        if followed || matches!(outcome, Outcome::Done | Outcome::Watching { .. }) {
             self.give_back_references().await?;
         }
         let exhausted = self.start.attempt >= self.environment.options.retry_budget;

@@ -10,6 +10,9 @@ use crate::store::{Batch, Filter, Page, StoreError, Write};
 /// How long a verb that has ended is remembered: long enough to be looked at, short enough to pile up nowhere.
 pub const OPERATION_RETENTION: jiff::SignedDuration = jiff::SignedDuration::from_mins(10);
 
+/// How many verbs one pass carries out. Each costs three decisions; more would not fit into one pass.
+const OPERATIONS_AT_ONCE_MAX: usize = 16;
+
 /// How many of them are remembered: somebody who switches a machine on and off in a loop fills no store.
 const OPERATIONS_KEPT_MAX: usize = 16;
 
@@ -38,6 +41,8 @@ impl Pass<'_> {
             is_ours: false,
         });
         self.operations = open.collect();
+        self.operations_cut = self.operations.len() > OPERATIONS_AT_ONCE_MAX;
+        self.operations.truncate(OPERATIONS_AT_ONCE_MAX);
         self.operations_left = !self.operations.is_empty();
         Ok(())
     }

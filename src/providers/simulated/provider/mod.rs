@@ -141,6 +141,10 @@ impl Provider for SimulatedProvider {
         self.session(context).delete_server(request).await
     }
 
+    async fn discard_server(&self, context: &CallContext<'_>, request: &ServerRequest) -> ProviderResult<Deletion> {
+        self.session(context).discard_server(request).await
+    }
+
     async fn rebuild_server(
         &self,
         context: &CallContext<'_>,

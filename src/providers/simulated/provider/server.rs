@@ -4,7 +4,9 @@
 //! its port taken away (B6). Everything is found by its marks or by the id on record, never by name (B2).
 
 use super::super::call::{Call, Change, Criteria, ServerAction};
-use super::super::objects::{Body, CloudObject, NewObject, ObjectId, ObjectKind, PortOptions, ServerBody, ServerLife};
+use super::super::objects::{
+    Body, CloudObject, NewObject, ObjectId, ObjectKind, ObjectState, PortOptions, ServerBody, ServerLife,
+};
 use super::security_group::removals;
 use super::server_plan::{self as planning, Sighting, Step, View, Wanted};
 use super::session::{Session, at_most_one};
@@ -178,6 +180,20 @@ impl Session<'_> {
         self.take_all_away(removals(seen.floating_ips.iter().chain(&seen.ports))).await?;
         let left = self.look_at_server(request, &known).await?.fact;
         Ok(if left.is_empty() { Deletion::Absent } else { Deletion::Underway })
+    }
+
+    /// Takes away a server that never started; one that has, or that is well, stays.
+    pub async fn discard_server(&self, request: &ServerRequest) -> ProviderResult<Deletion> {
+        let known = Known::of(&request.detail);
+        let seen = self.look_at_server(request, &known).await?.fact;
+        let failed = |server: &CloudObject| {
+            let launched = server.server().is_some_and(|server| server.life.launched.is_some());
+            !launched && matches!(server.state, ObjectState::Error | ObjectState::Deleting)
+        };
+        if !seen.servers.iter().all(failed) {
+            return Err(ProviderError::Conflict("the server has started after all".to_owned()));
+        }
+        self.delete_server(request).await
     }
 
     /// The machine that a verb is for.

@@ -197,7 +197,7 @@ fn sighting(object: &CloudObject) -> Option<ServerSighting> {
     })
 }
 
-/// Of the port and the addresses.
+/// Of the port, the addresses, and what of the server itself can be set right without harm.
 fn configuration(view: &View) -> u64 {
     let mut digest = Fingerprint::new();
     let number = |address: Ipv4Addr| u32::from(address);
@@ -220,6 +220,13 @@ fn configuration(view: &View) -> u64 {
     if let Some(floating_ip) = &view.floating_ip {
         digest.head(floating_ip);
         digest.number(floating_ip.floating_address().map_or(0, number));
+    }
+    if let Some(object) = &view.server {
+        for (name, value) in &object.tags {
+            digest.text(name);
+            digest.text(value);
+        }
+        digest.text(object.server().map_or("", |server| &server.port.0));
     }
     digest.value()
 }
