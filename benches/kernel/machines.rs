@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use futures_util::StreamExt;
 use regent::actors::{Environment, Options};
 use regent::graph::message::Message;
 use regent::model::ambient::Ambient;
@@ -143,14 +144,14 @@ pub fn child(folder: &Path, endpoint: &str) {
     });
 }
 
+/// Many are asked at once: one after the other would measure how fast two threads wake each other.
 async fn everybody_answers(environment: &Environment) -> usize {
-    let nodes = environment.graph.nodes();
-    for node in &nodes {
+    let asked = environment.graph.nodes().into_iter().map(async |node| {
         let actor = node.actor().expect("every node has an actor");
         let snapshot = actor.call(Message::Inspect, Some(Duration::from_secs(5))).await.unwrap().unwrap();
         assert_eq!(snapshot.key, node.key());
-    }
-    nodes.len()
+    });
+    futures_util::stream::iter(asked).buffer_unordered(256).count().await
 }
 
 /// A line of this process's status, in MiB.
