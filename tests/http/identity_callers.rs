@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::tenants::{Tenant, used};
 use super::{NETWORKS, World, expect, expect_error, memory_store, network_path};
 
-fn principal(tenant: &Tenant, actor: &str) -> String {
+pub fn principal(tenant: &Tenant, actor: &str) -> String {
     let text = json!({
         "organizationId": tenant.organization, "organizationIds": [tenant.organization], "projectId": tenant.project,
         "type": "user", "actor": actor,
@@ -55,6 +55,25 @@ async fn a_service_that_acts_as_a_user_may_do_what_both_may() {
     assert_eq!(read(Some(principal(&foreign, "administrator")), true).await, StatusCode::NOT_FOUND);
     assert_eq!(read(None, true).await, StatusCode::BAD_REQUEST, "as nobody is not as itself");
     assert_eq!(read(Some("%%%".to_owned()), false).await, StatusCode::BAD_REQUEST);
+    let said = async |bearer: &str, headers: &[(&str, &str)]| {
+        let request = world.anonymous(Method::GET, &path).bearer_auth(bearer);
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        request.send().await.expect("an answer").status()
+    };
+    let (user, nobody) = (&*principal(&tenant, "user"), &*principal(&tenant, "nobody"));
+    assert_eq!(said(&service, &[("X-Principal", nobody), ("X-Impersonate", "false")]).await, StatusCode::OK);
+    let unclear: [&[(&str, &str)]; 6] = [
+        &[("X-Principal", user), ("X-Impersonate", "1")],
+        &[("X-Principal", user), ("X-Impersonate", "True")],
+        &[("X-Principal", user), ("X-Impersonate", "")],
+        &[("X-Principal", user), ("X-Impersonate", "true"), ("X-Impersonate", "false")],
+        &[("X-Principal", user), ("X-Principal", nobody), ("X-Impersonate", "true")],
+        &[("X-Impersonate", "yes")],
+    ];
+    for headers in unclear {
+        assert_eq!(said(&service, headers).await, StatusCode::BAD_REQUEST, "{headers:?}");
+        assert_eq!(said(&tenant.user, headers).await, StatusCode::OK, "nobody looks at it: {headers:?}");
+    }
     let update = json!({"metadata": {"name": "x"}, "spec": {"dnsNameservers": []}});
     let request = world.anonymous(Method::PUT, &path).bearer_auth(&service).json(&update);
     let request = request.header("X-Principal", principal(&tenant, "user")).header("X-Impersonate", "true");
