@@ -127,8 +127,15 @@ async fn what_a_service_makes_for_somebody_is_charged_to_them() {
     assert_eq!(made["metadata"]["createdBy"], "service");
     assert_eq!(used(&world.store, payer.organization, QuotaKind::Networks).await.total(), 1);
     assert_eq!(used(&world.store, here.organization, QuotaKind::Networks).await.total(), 0);
-    let nowhere = world.bearer_for("nowhere", speaking(regent::model::ids::ProjectId(world.ambient.uuid())));
-    let request = world.anonymous(Method::POST, NETWORKS).bearer_auth(&nowhere).json(&network_in(&world, &here));
+    let not_theirs = [regent::model::ids::ProjectId(world.ambient.uuid()), here.project];
+    for project in not_theirs {
+        let nowhere = world.bearer_for("nowhere", speaking(project));
+        let request = world.anonymous(Method::POST, NETWORKS).bearer_auth(&nowhere).json(&network_in(&world, &here));
+        expect_error(request.send().await.expect("an answer"), StatusCode::NOT_FOUND, "not_found").await;
+    }
+    let going = format!("/api/v1/organizations/{}", payer.organization);
+    assert_eq!(world.delete(&going).await.status(), StatusCode::ACCEPTED);
+    let request = world.anonymous(Method::POST, NETWORKS).bearer_auth(&bearer).json(&network_in(&world, &here));
     expect_error(request.send().await.expect("an answer"), StatusCode::NOT_FOUND, "not_found").await;
 }
 

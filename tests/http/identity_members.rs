@@ -98,6 +98,7 @@ async fn groups_hold_only_members_and_roles_that_are_there() {
         ("userIDs", json!([world.ambient.uuid()])),
         ("serviceAccountIDs", json!([foreign.service_account])),
         ("subjects", json!([{"id": "a b", "issuer": "x"}])),
+        ("subjects", json!(vec![json!({"id": "a".repeat(254), "issuer": "x".repeat(254)}); 130])),
     ] {
         let mut spec = whole.clone();
         spec[field] = bad;
@@ -214,6 +215,9 @@ async fn a_user_that_is_not_active_has_nothing_and_one_that_is_deleted_is_unknow
         let organizations = expect(get("/api/v1/organizations").await, StatusCode::OK).await;
         let count = organizations.as_array().expect("a list").len();
         assert_eq!(count, usize::from(state == "active"), "{state}");
+        let images = get(&format!("/api/v2/regions/{}/images", world.start.region_id.expect("a region"))).await;
+        let seen = if state == "active" { StatusCode::OK } else { StatusCode::NOT_FOUND };
+        assert_eq!(images.status(), seen, "{state}: what everybody sees is not for those who have nothing");
     }
     assert_eq!(send(&world, admin, Method::DELETE, &path, &json!(null)).await.status(), StatusCode::OK);
     expect_error(get(&project).await, StatusCode::UNAUTHORIZED, "access_denied").await;

@@ -12,12 +12,12 @@ use axum::routing::put;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::api::access::{existing_project, permitted, scope_of, visible_region};
+use crate::api::access::{existing_payer, existing_project, permitted, scope_of, visible_region};
 use crate::api::context::Trail;
 use crate::api::error::{ApiError, ErrorBody};
 use crate::api::extract::{Authenticated, JsonBody, PathElements, QueryElements};
 use crate::api::intent::Author;
-use crate::api::openapi::{BodyErrors, CommonErrors};
+use crate::api::openapi::{BodyErrors, CommonErrors, ContradictionErrors};
 use crate::api::resources::{Asked, Replacement, Surface, listed, shown};
 use crate::api::{Shared, reference};
 use crate::identity::acl::{Endpoint, Operation};
@@ -62,7 +62,7 @@ async fn list_networks(
 /// Create network.
 #[utoipa::path(
     post, path = "/api/v2/networks", operation_id = "createNetwork", tag = "Networks", request_body = NetworkCreate,
-    responses((status = 201, body = NetworkRead), (status = 404, body = ErrorBody), CommonErrors, BodyErrors),
+    responses((status = 201, body = NetworkRead), (status = 404, body = ErrorBody), CommonErrors, BodyErrors, ContradictionErrors),
     security(("bearer" = []))
 )]
 async fn create_network(
@@ -86,8 +86,11 @@ async fn create_network(
     if visible_region(&api, &caller, organization, region).await?.spec.withdrawn {
         return Err(ApiError::not_found());
     }
-    let ids = NewIds::draw(&api.ambient);
     let author = Author::of(&caller, (organization, project), api.ambient.now());
+    if author.principal.organization != Some(organization) || author.principal.project != Some(project) {
+        existing_payer(&api, &author.principal).await?;
+    }
+    let ids = NewIds::draw(&api.ambient);
     let batch = intent::creation(&accepted, &author, ids);
     let committed = api.store.commit(batch).await.map_err(|error| match error {
         // A region that is going is no longer there to be used.
@@ -117,7 +120,7 @@ async fn get_network(
 #[utoipa::path(
     put, path = "/api/v2/networks/{networkID}", operation_id = "updateNetwork", tag = "Networks",
     params(("networkID" = uuid::Uuid, Path)), request_body = NetworkUpdate,
-    responses((status = 202, body = NetworkRead), (status = 404, body = ErrorBody), CommonErrors, BodyErrors),
+    responses((status = 202, body = NetworkRead), (status = 404, body = ErrorBody), CommonErrors, BodyErrors, ContradictionErrors),
     security(("bearer" = []))
 )]
 async fn update_network(
