@@ -155,7 +155,9 @@ fn message(mut parts: Vec<Vec<u8>>, managed: Vec<u8>) -> Vec<u8> {
 /// standard allows.
 fn boundary_between(parts: &[Vec<u8>]) -> String {
     let mut context = Context::new(&SHA256);
-    parts.iter().for_each(|part| context.update(part));
+    for part in parts {
+        context.update(part);
+    }
     context.finish().as_ref().iter().fold(String::from("regent"), |text, byte| text + &format!("{byte:02x}"))
 }
 
@@ -356,7 +358,7 @@ mod tests {
         assert_eq!(validate(&long, Some(KEY)), Err(InvalidUserData::TooLong), "what is added counts");
         long.extend_from_slice(b"   ");
         assert_eq!(validate(&long, None), Err(InvalidUserData::TooLong));
-        assert_eq!(validate(&[b' '; USER_DATA_LEN_MAX], None), Err(InvalidUserData::TooLong), "whatever it is");
+        assert_eq!(validate(&vec![b' '; USER_DATA_LEN_MAX], None), Err(InvalidUserData::TooLong), "whatever it is");
     }
 
     #[test]
