@@ -7,7 +7,7 @@ use super::error::ApiError;
 use crate::identity::Caller;
 use crate::identity::acl::{Endpoint, Operation, Scope};
 use crate::model::ids::{Key, Kind, NetworkId, OrganizationId, ProjectId, RegionId};
-use crate::model::metadata::Placement;
+use crate::model::metadata::{Placement, Principal};
 use crate::model::record::{CorruptRecord, Place, Record, Resource};
 use crate::model::region::{Region, RegionSpec};
 use crate::store::{Batch, Committed, Refusal, StoreError};
@@ -43,6 +43,19 @@ pub async fn existing_project(api: &Api, organization: OrganizationId, project: 
     if record.metadata.placement.organization == Some(organization) { Ok(()) } else { Err(ApiError::not_found()) }
 }
 
+/// Whoever pays must be there, and the project must be theirs.
+pub async fn existing_payer(api: &Api, payer: &Principal) -> Result<(), ApiError> {
+    let Some(organization) = payer.organization else { return Ok(()) };
+    let record = api.store.get(organization.key()).await?.ok_or_else(ApiError::not_found)?;
+    if record.metadata.is_deleting() {
+        return Err(ApiError::not_found());
+    }
+    match payer.project {
+        Some(project) => existing_project(api, organization, project).await,
+        None => Ok(()),
+    }
+}
+
 /// The region, if it exists for this organization, or for an operator who sees every region.
 pub async fn visible_region(
     api: &Api,
@@ -56,13 +69,14 @@ pub async fn visible_region(
 }
 
 /// The region, if it exists for any organization that the caller belongs to, or for an operator who sees every region.
+/// Whoever may do nothing at all, as a user who is not active, reaches nothing.
 pub async fn reachable_region(api: &Api, caller: &Caller, region: RegionId) -> Result<Resource<Region>, ApiError> {
     let record = api.store.get(region.key()).await?.ok_or_else(ApiError::not_found)?;
     let resource = record.open::<Region>()?;
     let organizations = &caller.acl().organizations;
     let is_listed = || organizations.keys().any(|organization| resource.spec.is_visible_to(*organization));
     let is_reachable = resource.spec.organizations.is_none() || is_listed() || sees_every_region(caller);
-    if is_reachable { Ok(resource) } else { Err(ApiError::not_found()) }
+    if is_reachable && !caller.acl().is_empty() { Ok(resource) } else { Err(ApiError::not_found()) }
 }
 
 /// Where something that lies in a network lies.

@@ -1,4 +1,4 @@
-//! One line for everything that was asked to change, whether or not it did.
+//! One line for everything that was asked to change, whether or not it did, and for every secret that was asked for.
 //!
 //! The scope is the resolved one: a creation has no ids in its path, and is audited with those of its body (B29).
 
@@ -24,6 +24,7 @@ pub fn record(method: &Method, context: &RequestContext, status: StatusCode) {
         component_name = env!("CARGO_PKG_NAME"),
         component_version = env!("CARGO_PKG_VERSION"),
         actor = entry.actor.as_deref().unwrap_or("anonymous"),
+        principal = entry.principal,
         verb = %method,
         operation = entry.operation,
         organization_id = text(entry.scope.organization.as_ref().map(|id| id as _)),

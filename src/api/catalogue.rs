@@ -1,19 +1,19 @@
 //! What each region offers, kept for a short while.
 //!
 //! A server is checked against its flavor and its image before it is accepted. Asking the cloud each time would make a
-//! burst of creations a burst of lists; a catalogue changes a few times a week. So an answer is kept for half a minute,
-//! and those who ask while it is being fetched wait for that one fetch. When the cloud is away the last answer still
-//! serves for a while: what it offered minutes ago is a better ground for a decision than none (B37).
+//! burst of creations a burst of lists; a catalogue changes a few times a week. So an answer is kept for half a minute.
+//! After that it still serves for a while, at once, and one fetch behind it brings the next: what a cloud offered minutes
+//! ago is a better ground for a decision than none, and a slow cloud makes nobody wait (B37).
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dashmap::DashMap;
-use tokio::sync::Mutex;
 use tokio::time::Instant;
 
 use super::CloudReads;
 use super::error::ApiError;
+use crate::actors::tasks;
 use crate::model::ids::RegionId;
 use crate::providers::types::{ExternalNetwork, Flavor, Image};
 use crate::providers::{ProviderError, ProviderResult, ServerRequest};
@@ -25,7 +25,7 @@ pub const FRESH: Duration = Duration::from_secs(30);
 /// things that do not exist can cost a cloud.
 pub const JUST_NOW: Duration = Duration::from_secs(1);
 
-/// How long an answer serves while its cloud does not answer.
+/// How long an answer serves while the next is fetched, or its cloud does not answer.
 const STALE_MAX: Duration = Duration::from_mins(10);
 
 /// What every region offers. One entry for each region that exists: callers look the region up before they ask.
@@ -36,42 +36,107 @@ pub struct Catalogue {
 
 #[derive(Default)]
 struct Shelf {
-    flavors: Kept<Vec<Flavor>>,
-    images: Kept<Vec<Image>>,
+    flavors: Arc<Kept<Vec<Flavor>>>,
+    images: Arc<Kept<Vec<Image>>>,
 }
 
-/// The last answer, and when it was asked for. Locked while it is fetched, so that there is one fetch at a time; a
-/// fetch whose asker went away is given up and left to the next.
-struct Kept<T>(Mutex<Option<(Instant, Arc<T>)>>);
+/// One list. Whoever holds the flight fetches it; a fetch whose asker went away is given up and left to the next.
+struct Kept<T> {
+    known: Mutex<Known<T>>,
+    flight: Arc<tokio::sync::Mutex<()>>,
+}
+
+/// The last answer, when it was asked for, and what went wrong since.
+struct Known<T> {
+    answer: Option<(Instant, Arc<T>)>,
+    failure: Option<(Instant, ProviderError)>,
+}
 
 impl<T> Default for Kept<T> {
     fn default() -> Self {
-        Self(Mutex::new(None))
+        Self { known: Mutex::new(Known { answer: None, failure: None }), flight: Arc::default() }
     }
 }
 
-impl<T> Kept<T> {
-    async fn get(&self, age_max: Duration, fetch: impl Future<Output = ProviderResult<T>>) -> ProviderResult<Arc<T>> {
-        let mut kept = self.0.lock().await;
-        let now = Instant::now();
-        let within = |age_max: Duration| move |(at, _): &&(Instant, Arc<T>)| now.duration_since(*at) < age_max;
-        if let Some((_, value)) = kept.as_ref().filter(within(age_max)) {
-            return Ok(Arc::clone(value));
-        }
-        match fetch.await {
+impl<T> Known<T> {
+    fn younger_than(&self, age_max: Duration) -> Option<Arc<T>> {
+        let answer = self.answer.as_ref().filter(|(at, _)| at.elapsed() < age_max);
+        answer.map(|(_, value)| Arc::clone(value))
+    }
+
+    /// What serves without asking: a young answer, or after a failure of just now whatever is left. Those who waited
+    /// for a fetch that failed must not each repeat it.
+    fn settled(&self, age_max: Duration) -> Option<ProviderResult<Arc<T>>> {
+        let failure = self.failure.as_ref().filter(|(at, _)| at.elapsed() < JUST_NOW);
+        let left = || failure.map(|(_, error)| self.younger_than(STALE_MAX).ok_or_else(|| error.clone()));
+        self.younger_than(age_max).map(Ok).or_else(left)
+    }
+
+    fn learn(&mut self, asked: Instant, outcome: ProviderResult<T>) -> ProviderResult<Arc<T>> {
+        match outcome {
             Ok(value) => {
                 let value = Arc::new(value);
-                *kept = Some((now, Arc::clone(&value)));
+                *self = Self { answer: Some((asked, Arc::clone(&value))), failure: None };
                 Ok(value)
             }
-            Err(error) => match kept.as_ref().filter(within(STALE_MAX)) {
-                Some((_, value)) if !is_final(&error) => {
-                    tracing::warn!(%error, "a catalogue could not be read; the last one serves");
-                    Ok(Arc::clone(value))
+            Err(error) => {
+                self.failure = Some((Instant::now(), error.clone()));
+                if is_final(&error) {
+                    self.answer = None;
                 }
-                _ => Err(error),
-            },
+                let left = self.younger_than(STALE_MAX).ok_or_else(|| error.clone());
+                if left.is_ok() {
+                    tracing::warn!(%error, "a catalogue could not be read; the last one serves");
+                }
+                left
+            }
         }
+    }
+}
+
+impl<T: Send + Sync + 'static> Kept<T> {
+    /// An answer younger than `age_max`, if the cloud gives one. Whoever is content with a fresh one gets a stale one
+    /// at once while a new one is fetched behind them; only who misses something waits.
+    async fn get(
+        self: &Arc<Self>,
+        age_max: Duration,
+        fetch: impl Future<Output = ProviderResult<T>> + Send + 'static,
+    ) -> ProviderResult<Arc<T>> {
+        if let Some(settled) = self.known().settled(age_max) {
+            return settled;
+        }
+        let stale = self.known().younger_than(STALE_MAX).filter(|_| age_max >= FRESH);
+        let Some(stale) = stale else {
+            let _flight = self.flight.lock().await;
+            return self.fetched(age_max, fetch).await;
+        };
+        if let Ok(flight) = Arc::clone(&self.flight).try_lock_owned() {
+            let kept = Arc::clone(self);
+            tasks::spawn("a catalogue is read again", async move {
+                let _flight = flight;
+                // What went wrong is logged, and remembered for a moment.
+                let _ = kept.fetched(age_max, fetch).await;
+            });
+        }
+        Ok(stale)
+    }
+
+    /// Must be called with the flight held. Somebody may have fetched it in the meantime.
+    async fn fetched(
+        &self,
+        age_max: Duration,
+        fetch: impl Future<Output = ProviderResult<T>>,
+    ) -> ProviderResult<Arc<T>> {
+        if let Some(settled) = self.known().settled(age_max) {
+            return settled;
+        }
+        let asked = Instant::now();
+        let outcome = fetch.await;
+        self.known().learn(asked, outcome)
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known<T>> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -87,12 +152,16 @@ impl Catalogue {
     }
 
     pub async fn flavors(&self, region: RegionId, age_max: Duration) -> Result<Arc<Vec<Flavor>>, ApiError> {
-        let fetched = self.shelf(region).flavors.get(age_max, self.clouds.flavors(region)).await;
+        let clouds = Arc::clone(&self.clouds);
+        let fetch = async move { clouds.flavors(region).await };
+        let fetched = self.shelf(region).flavors.get(age_max, fetch).await;
         fetched.map_err(|error| refused(&error))
     }
 
     pub async fn images(&self, region: RegionId, age_max: Duration) -> Result<Arc<Vec<Image>>, ApiError> {
-        let fetched = self.shelf(region).images.get(age_max, self.clouds.images(region)).await;
+        let clouds = Arc::clone(&self.clouds);
+        let fetch = async move { clouds.images(region).await };
+        let fetched = self.shelf(region).images.get(age_max, fetch).await;
         fetched.map_err(|error| refused(&error))
     }
 
@@ -126,38 +195,76 @@ mod tests {
 
     use super::*;
 
-    async fn asked(kept: &Kept<usize>, calls: &AtomicUsize, answer: ProviderResult<()>) -> ProviderResult<usize> {
-        let fetch = async {
+    type Calls = Arc<AtomicUsize>;
+
+    async fn asked(
+        kept: &Arc<Kept<usize>>,
+        calls: &Calls,
+        age_max: Duration,
+        answer: ProviderResult<()>,
+    ) -> ProviderResult<usize> {
+        let calls = Arc::clone(calls);
+        let fetch = async move {
             let call = calls.fetch_add(1, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_millis(10)).await;
             answer.map(|()| call)
         };
-        kept.get(FRESH, fetch).await.map(|value| *value)
+        kept.get(age_max, fetch).await.map(|value| *value)
     }
 
     fn away() -> ProviderResult<()> {
         Err(ProviderError::Unavailable("away".to_owned()))
     }
 
+    fn fixture() -> (Arc<Kept<usize>>, Calls) {
+        (Arc::default(), Arc::default())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn many_who_ask_at_once_cost_one_call_and_those_after_them_none() {
-        let (kept, calls) = (Kept::default(), AtomicUsize::new(0));
-        let all = futures_util::future::join_all((0..20).map(|_| asked(&kept, &calls, Ok(())))).await;
+        let (kept, calls) = fixture();
+        let all = futures_util::future::join_all((0..20).map(|_| asked(&kept, &calls, FRESH, Ok(())))).await;
         assert!(all.iter().all(|answer| *answer == Ok(0)), "{all:?}");
         tokio::time::advance(FRESH).await;
-        assert_eq!(asked(&kept, &calls, Ok(())).await, Ok(1));
+        let began = Instant::now();
+        let all = futures_util::future::join_all((0..20).map(|_| asked(&kept, &calls, FRESH, Ok(())))).await;
+        assert!(all.iter().all(|answer| *answer == Ok(0)), "{all:?}");
+        assert_eq!(began.elapsed(), Duration::ZERO, "nobody waits for the next one");
+        tokio::time::sleep(JUST_NOW).await;
+        assert_eq!(asked(&kept, &calls, FRESH, Ok(())).await, Ok(1));
         assert_eq!(calls.load(Ordering::SeqCst), 2);
+        assert_eq!(asked(&kept, &calls, JUST_NOW, Ok(())).await, Ok(2), "who misses something waits");
     }
 
     #[tokio::test(start_paused = true)]
     async fn while_the_cloud_is_away_the_last_answer_serves_for_a_while() {
-        let (kept, calls) = (Kept::default(), AtomicUsize::new(0));
-        assert!(asked(&kept, &calls, away()).await.is_err(), "there is nothing to serve");
-        assert_eq!(asked(&kept, &calls, Ok(())).await, Ok(1));
+        let (kept, calls) = fixture();
+        assert!(asked(&kept, &calls, FRESH, away()).await.is_err(), "there is nothing to serve");
+        tokio::time::advance(JUST_NOW).await;
+        assert_eq!(asked(&kept, &calls, FRESH, Ok(())).await, Ok(1));
         tokio::time::advance(FRESH).await;
-        assert_eq!(asked(&kept, &calls, away()).await, Ok(1));
-        assert_eq!(asked(&kept, &calls, Err(ProviderError::NotFound)).await, Err(ProviderError::NotFound));
+        assert_eq!(asked(&kept, &calls, JUST_NOW, away()).await, Ok(1));
         tokio::time::advance(STALE_MAX).await;
-        assert!(asked(&kept, &calls, away()).await.is_err());
+        assert!(asked(&kept, &calls, FRESH, away()).await.is_err());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_gone_is_not_served_again() {
+        let (kept, calls) = fixture();
+        assert_eq!(asked(&kept, &calls, FRESH, Ok(())).await, Ok(0));
+        tokio::time::advance(FRESH).await;
+        let gone = Err(ProviderError::NotFound);
+        assert_eq!(asked(&kept, &calls, JUST_NOW, Err(ProviderError::NotFound)).await, gone);
+        assert_eq!(asked(&kept, &calls, FRESH, Ok(())).await, gone);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn those_who_waited_for_a_failure_do_not_repeat_it() {
+        let (kept, calls) = fixture();
+        let all = futures_util::future::join_all((0..20).map(|_| asked(&kept, &calls, FRESH, away()))).await;
+        assert!(all.iter().all(Result::is_err), "{all:?}");
+        assert_eq!(calls.load(Ordering::SeqCst), 1);
+        tokio::time::advance(JUST_NOW).await;
+        assert_eq!(asked(&kept, &calls, FRESH, Ok(())).await, Ok(1));
     }
 }

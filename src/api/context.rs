@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::{HeaderMap, Uri, header};
 
+use crate::identity::Caller;
 use crate::model::ambient::Ambient;
 use crate::model::ids::{Key, Kind};
 use crate::model::metadata::Placement;
@@ -77,16 +78,23 @@ pub struct Trail(Arc<Mutex<TrailEntry>>);
 #[derive(Clone, Debug, Default)]
 pub struct TrailEntry {
     pub actor: Option<String>,
+    /// Whom the actor speaks for, if it is a service that does.
+    pub principal: Option<String>,
     pub scope: Placement,
     pub kind: Option<Kind>,
     pub id: Option<uuid::Uuid>,
     /// What was asked for, where the method does not say it.
     pub operation: Option<&'static str>,
+    /// Is it asked for a secret? That is audited although nothing changes.
+    pub hands_out: bool,
 }
 
 impl Trail {
-    pub fn actor(&self, subject: &str) {
-        self.with(|entry| entry.actor = Some(subject.to_owned()));
+    pub fn actor(&self, caller: &Caller) {
+        self.with(|entry| {
+            entry.actor = Some(caller.subject.clone());
+            entry.principal = caller.delegate().map(|delegate| delegate.actor.clone());
+        });
     }
 
     /// Where the request acts, once it is resolved.
@@ -109,6 +117,14 @@ impl Trail {
     /// The word of a verb, where several share a method.
     pub fn operation(&self, word: &'static str) {
         self.with(|entry| entry.operation = Some(word));
+    }
+
+    /// A secret is asked for, whether or not it is given.
+    pub fn hands_out(&self, word: &'static str) {
+        self.with(|entry| {
+            entry.operation = Some(word);
+            entry.hands_out = true;
+        });
     }
 
     #[must_use]

@@ -231,7 +231,9 @@ impl From<AuthenticationError> for ApiError {
     fn from(error: AuthenticationError) -> Self {
         match error {
             AuthenticationError::Invalid => Self::new(Failure::AccessDenied, "the bearer token is not valid"),
-            AuthenticationError::Principal => Self::invalid("the header X-Principal is missing or malformed"),
+            AuthenticationError::Principal => {
+                Self::invalid("the header X-Principal or X-Impersonate is missing or malformed")
+            }
             AuthenticationError::Unavailable(cause) => {
                 tracing::warn!(%cause, "identities cannot be read");
                 Self::unavailable()

@@ -38,7 +38,7 @@ impl FromRequestParts<Shared> for Authenticated {
     async fn from_request_parts(parts: &mut Parts, api: &Shared) -> Result<Self, ApiError> {
         let caller = api.identity.authenticate(bearer(&parts.headers)?, &speaking_for(&parts.headers)).await?;
         if let Some(context) = parts.extensions.get::<RequestContext>() {
-            context.trail.actor(&caller.subject);
+            context.trail.actor(&caller);
         }
         if let Account::Member(organization) = caller.account()
             && let Err(retry_after_s) = api.rates.take(organization, api.ambient.now())
@@ -50,12 +50,30 @@ impl FromRequestParts<Shared> for Authenticated {
     }
 }
 
-/// What the request says about whom it speaks for. A value that is no text is kept as one that cannot be read, so that
-/// it is not taken for none.
+/// What the request says about whom it speaks for. What can be read in two ways, or in none, is kept as something that
+/// cannot be read: it must not be taken for nothing.
 fn speaking_for(headers: &HeaderMap) -> SpeakingFor {
-    let principal = headers.get(PRINCIPAL).map(|value| value.to_str().unwrap_or("?").to_owned());
-    let impersonate = headers.get(IMPERSONATE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"true"));
-    SpeakingFor { principal, impersonate }
+    let impersonate = match single(headers, IMPERSONATE) {
+        Ok(None | Some("false")) => Some(false),
+        Ok(Some("true")) => Some(true),
+        Ok(Some(_)) | Err(Ambiguous) => None,
+    };
+    match (single(headers, PRINCIPAL), impersonate) {
+        (Ok(principal), Some(impersonate)) => SpeakingFor { principal: principal.map(str::to_owned), impersonate },
+        (Err(Ambiguous), _) | (_, None) => SpeakingFor::unreadable(),
+    }
+}
+
+/// A header that is there more than once, or is no text.
+struct Ambiguous;
+
+fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Ambiguous> {
+    let mut values = headers.get_all(name).iter();
+    match (values.next(), values.next()) {
+        (None, _) => Ok(None),
+        (Some(value), None) => value.to_str().map(Some).map_err(|_| Ambiguous),
+        (Some(_), Some(_)) => Err(Ambiguous),
+    }
 }
 
 fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {

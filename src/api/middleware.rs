@@ -13,6 +13,7 @@
 //! Nothing asks for a token before routing: an unknown path is 404 and a wrong method 405 to anybody.
 
 use std::any::Any;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::{HeaderName, HeaderValue, Method, Response as HttpResponse, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use tokio::sync::Semaphore;
 use tracing::Instrument;
@@ -50,8 +52,10 @@ pub async fn observe(State(api): State<Shared>, mut request: Request, next: Next
     let span = tracing::info_span!(
         "request", trace_id = %context.trace_id, request_id = %context.request_id, %method
     );
-    let seen = async {
-        let response = finish(next.run(request).await, &context);
+    let is_mutation = audit::is_mutation(&method);
+    let (asked, of) = (method.clone(), context.clone());
+    let seen = async move {
+        let response = finish(next.run(request).await, &of);
         let status = response.status();
         if status.is_server_error() {
             tracing::warn!(status = status.as_u16(), "answered");
@@ -61,15 +65,28 @@ pub async fn observe(State(api): State<Shared>, mut request: Request, next: Next
             tracing::debug!(status = status.as_u16(), "answered");
         }
         let routed = response.extensions().get::<MatchedPath>().is_some();
-        if routed && audit::is_mutation(&method) {
-            audit::record(&method, &context, status);
+        if routed && (is_mutation || of.trail.entry().hands_out) {
+            audit::record(&asked, &of, status);
         }
         response
     };
-    let response = seen.instrument(span).await;
+    let seen = seen.instrument(span);
+    let response = if is_mutation {
+        completed(seen).await.unwrap_or_else(|error| finish(error.into_response(), &context))
+    } else {
+        seen.await
+    };
     let route = response.extensions().get::<MatchedPath>().map(|path| path.as_str().to_owned());
     measure(&method, route, response.status().as_u16(), began.elapsed());
     response
+}
+
+/// Runs to its end what may change something, although its client may hang up: what was changed must be audited.
+#[expect(clippy::disallowed_methods, reason = "awaited by its client; without one, a panic is still logged")]
+async fn completed(seen: impl Future<Output = Response> + Send + 'static) -> Result<Response, ApiError> {
+    let watched = AssertUnwindSafe(seen).catch_unwind().map(|ended| ended.map_err(|panic| of_panic(&*panic)));
+    // The only other end of a task is that of the process.
+    tokio::spawn(watched).await.unwrap_or_else(|_| Err(ApiError::unavailable()))
 }
 
 /// Labels are the route's pattern and a standard method, never what the client sent: a metric's labels are bounded.
@@ -158,8 +175,12 @@ pub async fn admit(State(places): State<Arc<Semaphore>>, request: Request, next:
 #[must_use]
 #[expect(clippy::needless_pass_by_value, reason = "the signature that the panic layer calls")]
 pub fn panicked(panic: Box<dyn Any + Send + 'static>) -> HttpResponse<Body> {
+    of_panic(&*panic).into_response()
+}
+
+fn of_panic(panic: &(dyn Any + Send)) -> ApiError {
     let said = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-    ApiError::internal(&format_args!("panic: {}", said.unwrap_or("without words"))).into_response()
+    ApiError::internal(&format_args!("panic: {}", said.unwrap_or("without words")))
 }
 
 /// Ends a request that takes too long. What it has committed by then stays committed.

@@ -70,7 +70,12 @@ pub enum BodyErrors {
     /// The body is not JSON.
     #[response(status = 415)]
     UnsupportedMediaType(ErrorBody),
-    /// The request contradicts itself.
+}
+
+/// What an operation may answer whose body can be well formed and still not be meant.
+#[derive(IntoResponses)]
+pub enum ContradictionErrors {
+    /// The request contradicts itself, or what it names.
     #[response(status = 422)]
     Unprocessable(ErrorBody),
 }

@@ -163,6 +163,15 @@ impl Acl {
         }
     }
 
+    /// Does it allow nothing, anywhere?
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let nothing = |grants: &OrganizationGrants| {
+            grants.everywhere.is_empty() && grants.projects.values().all(BTreeSet::is_empty)
+        };
+        self.global.is_empty() && self.organizations.values().all(nothing)
+    }
+
     /// What both allow: the rights of a service that acts as somebody.
     #[must_use]
     pub fn and(&self, other: &Self) -> Self {
@@ -217,7 +226,9 @@ mod tests {
 
     #[test]
     fn the_empty_list_allows_nothing_anywhere() {
-        let acl = Acl::default();
+        let mut acl = Acl::default();
+        acl.organizations.entry(organization(1)).or_default().projects.insert(project(1), Grants::new());
+        assert!(acl.is_empty());
         for &endpoint in Endpoint::ALL {
             for operation in Operation::ALL {
                 for scope in
@@ -254,6 +265,7 @@ mod tests {
     fn a_grant_in_an_organization_reaches_its_projects_but_not_other_operations() {
         let mut acl = Acl::default();
         acl.organizations.entry(organization(1)).or_default().everywhere.insert(READ);
+        assert!(!acl.is_empty());
         assert!(may_read(&acl, Scope::Project(organization(1), project(9))));
         assert!(!acl.allows(Endpoint::NetworksV2, Operation::Update, Scope::Organization(organization(1))));
     }

@@ -10,6 +10,8 @@ pub mod membership;
 pub mod secret;
 pub mod speaking;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 
 use acl::{Acl, Endpoint, Operation, Scope};
@@ -23,7 +25,8 @@ use crate::model::metadata::Principal;
 pub struct Caller {
     /// The name that goes into `createdBy` and into the audit log.
     pub subject: String,
-    acl: Acl,
+    /// Shared, because whoever is remembered is handed out with each request.
+    acl: Arc<Acl>,
     account: Account,
     delegate: Option<Delegate>,
 }
@@ -42,19 +45,19 @@ pub enum Account {
 impl Caller {
     /// Somebody who belongs to no organization.
     #[must_use]
-    pub const fn new(subject: String, acl: Acl) -> Self {
+    pub fn new(subject: String, acl: Acl) -> Self {
         Self::with_account(subject, acl, Account::Platform)
     }
 
     #[must_use]
-    pub const fn with_account(subject: String, acl: Acl, account: Account) -> Self {
-        Self { subject, acl, account, delegate: None }
+    pub fn with_account(subject: String, acl: Acl, account: Account) -> Self {
+        Self { subject, acl: Arc::new(acl), account, delegate: None }
     }
 
     /// A service that speaks for somebody. What it may do then is `acl`.
     #[must_use]
     pub fn speaking_for(self, delegate: Delegate, acl: Acl) -> Self {
-        Self { acl, delegate: Some(delegate), ..self }
+        Self { acl: Arc::new(acl), delegate: Some(delegate), ..self }
     }
 
     #[must_use]
@@ -79,8 +82,14 @@ impl Caller {
     }
 
     #[must_use]
-    pub const fn acl(&self) -> &Acl {
+    pub fn acl(&self) -> &Acl {
         &self.acl
+    }
+
+    /// Whom a service speaks for.
+    #[must_use]
+    pub const fn delegate(&self) -> Option<&Delegate> {
+        self.delegate.as_ref()
     }
 
     #[must_use]

@@ -62,6 +62,13 @@ struct Wire {
 }
 
 impl SpeakingFor {
+    /// Something was said, and nobody can tell what.
+    #[must_use]
+    pub fn unreadable() -> Self {
+        // No letter of base64.
+        Self { principal: Some("?".to_owned()), impersonate: true }
+    }
+
     /// Whom; `None` when the request speaks for itself.
     pub fn delegate(&self) -> Result<Option<Delegate>, AuthenticationError> {
         match &self.principal {
@@ -144,6 +151,7 @@ mod tests {
         }
         let garbage = SpeakingFor { principal: Some("%%%".to_owned()), impersonate: false };
         assert_eq!(garbage.delegate(), Err(AuthenticationError::Principal));
+        assert_eq!(SpeakingFor::unreadable().delegate(), Err(AuthenticationError::Principal));
         let nobody = SpeakingFor { principal: None, impersonate: true };
         assert_eq!(nobody.delegate(), Err(AuthenticationError::Principal));
     }

@@ -5,7 +5,7 @@ use uuid::Uuid;
 
 use super::ids::{AllocationId, Kind, OrganizationId};
 use super::organization::Nothing;
-use super::quota::Amounts;
+use super::quota::{Amount, Amounts, QuotaKind};
 use super::record::ResourceKind;
 
 #[derive(Clone, Debug)]
@@ -23,7 +23,16 @@ pub struct AllocationSpec {
     pub kind: String,
     /// Its id there.
     pub id: String,
-    pub allocations: Amounts,
+    /// Each kind once, in the order in which they were sent: a client compares what it reads with what it wrote.
+    pub allocations: Vec<(QuotaKind, Amount)>,
+}
+
+impl AllocationSpec {
+    /// What is charged, whatever the order it was written in.
+    #[must_use]
+    pub fn amounts(&self) -> Amounts {
+        self.allocations.iter().copied().collect()
+    }
 }
 
 /// No kind or id of any service is longer: the first is a DNS name, the second a UUID.

@@ -4,6 +4,7 @@
 //! one more part, which makes the guest trust it; data of any text form is then wrapped, with that part, into one MIME
 //! message. The same input gives the same bytes: what is compared with a cloud must not change by itself.
 
+use aws_lc_rs::digest::{Context, SHA256};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
@@ -51,14 +52,19 @@ pub enum InvalidUserData {
 
 /// May a guest be started with this? `ca_public_key` is that of the authority, if there is one.
 pub fn validate(user: &[u8], ca_public_key: Option<&str>) -> Result<(), InvalidUserData> {
+    // First, so that nothing else costs more than a short text does.
+    fitting(user)?;
     match recognise(user) {
         _ if user.is_empty() => {}
         None => return Err(InvalidUserData::Unrecognised),
         Some(Form::Gzip) if ca_public_key.is_some() => return Err(InvalidUserData::Compressed),
         Some(_) => {}
     }
-    let length = merged(Some(user), ca_public_key).map_or(0, |bytes| bytes.len().div_ceil(3) * 4);
-    if length > USER_DATA_LEN_MAX { Err(InvalidUserData::TooLong) } else { Ok(()) }
+    fitting(&merged(Some(user), ca_public_key).unwrap_or_default())
+}
+
+fn fitting(bytes: &[u8]) -> Result<(), InvalidUserData> {
+    if bytes.len().div_ceil(3) * 4 > USER_DATA_LEN_MAX { Err(InvalidUserData::TooLong) } else { Ok(()) }
 }
 
 #[must_use]
@@ -134,14 +140,7 @@ fn part(media_type: &str, name: Option<&str>, body: &[u8]) -> Vec<u8> {
 
 fn message(mut parts: Vec<Vec<u8>>, managed: Vec<u8>) -> Vec<u8> {
     parts.push(managed);
-    let contains = |part: &Vec<u8>, text: &str| part.windows(text.len()).any(|window| window == text.as_bytes());
-    // Each part that holds a candidate rules out that one, so that one more than there are bytes always suffices.
-    let mut number = 0_usize;
-    let mut boundary = String::from("==regent-0==");
-    while parts.iter().any(|part| contains(part, &boundary)) {
-        number += 1;
-        boundary = format!("==regent-{number}==");
-    }
+    let boundary = boundary_between(&parts);
     let head = format!("Content-Type: multipart/mixed; boundary=\"{boundary}\"\nMIME-Version: 1.0\n");
     let mut bytes = head.into_bytes();
     for part in parts {
@@ -150,6 +149,16 @@ fn message(mut parts: Vec<Vec<u8>>, managed: Vec<u8>) -> Vec<u8> {
     }
     bytes.extend_from_slice(format!("\n--{boundary}--\n").as_bytes());
     bytes
+}
+
+/// A text that is in none of the parts: nobody can write down the hash of what they are writing. As long as the
+/// standard allows.
+fn boundary_between(parts: &[Vec<u8>]) -> String {
+    let mut context = Context::new(&SHA256);
+    for part in parts {
+        context.update(part);
+    }
+    context.finish().as_ref().iter().fold(String::from("regent"), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// The parts of a MIME message; `None` when it is not one, or not a whole one.
@@ -202,7 +211,13 @@ fn next_line(data: &[u8]) -> Option<(&[u8], &[u8])> {
 
 /// The boundary of a `multipart/…` media type.
 fn boundary(content_type: &str) -> Option<String> {
-    let mut fields = content_type.split(';').map(str::trim);
+    let mut is_quoted = false;
+    // A semicolon inside quotes ends nothing.
+    let is_end = |letter: char| {
+        is_quoted ^= letter == '"';
+        letter == ';' && !is_quoted
+    };
+    let mut fields = content_type.split(is_end).map(str::trim);
     let media_type = fields.next()?.to_ascii_lowercase();
     media_type.strip_prefix("multipart/").filter(|subtype| !subtype.is_empty())?;
     let named = |field: &str| {
@@ -281,6 +296,8 @@ mod tests {
         let Some(Form::Multipart(parts)) = recognise(MIME.as_bytes()) else { panic!("not recognised") };
         assert_eq!(parts.len(), 2);
         assert!(parts[0].ends_with(b"packages: []"), "{:?}", parts[0]);
+        let odd = MIME.replace("b1", "b;1=");
+        assert!(matches!(recognise(odd.as_bytes()), Some(Form::Multipart(parts)) if parts.len() == 2), "{odd}");
         for bad in [
             MIME.replace("--b1--\r\n", ""),
             MIME.replace(" boundary=\"b1\"", " x=y"),
@@ -341,13 +358,21 @@ mod tests {
         assert_eq!(validate(&long, Some(KEY)), Err(InvalidUserData::TooLong), "what is added counts");
         long.extend_from_slice(b"   ");
         assert_eq!(validate(&long, None), Err(InvalidUserData::TooLong));
+        assert_eq!(validate(&vec![b' '; USER_DATA_LEN_MAX], None), Err(InvalidUserData::TooLong), "whatever it is");
+    }
+
+    #[test]
+    fn other_parts_have_another_boundary() {
+        let boundary = boundary_between(&[b"a".to_vec()]);
+        assert!(boundary.len() == 70 && boundary.bytes().all(|byte| byte.is_ascii_alphanumeric()), "{boundary}");
+        assert_ne!(boundary, boundary_between(&[b"b".to_vec()]));
     }
 
     proptest! {
         /// Whatever a user sends: the merged message is whole, begins with the user's bytes as a part, and is the same
         /// each time.
         #[test]
-        fn a_merged_message_holds_the_users_bytes_whatever_they_are(tail in "(?s)[ -~\n=]{0,200}(==regent-[0-2]==)?") {
+        fn a_merged_message_holds_the_users_bytes_whatever_they_are(tail in "(?s)[ -~\n=]{0,200}(\n--regent[0-9a-f]{64})?") {
             let data = format!("#!/bin/sh\n{tail}");
             let wrapped = merged(Some(data.as_bytes()), Some(KEY)).expect("something");
             prop_assert_eq!(merged(Some(data.as_bytes()), Some(KEY)), Some(wrapped.clone()));

@@ -55,7 +55,20 @@ pub struct GroupSubject {
     pub issuer: String,
 }
 
+/// How many bytes a group's members may take: all groups of an organization are read when rights are worked out.
+pub const MEMBERS_LEN_MAX: usize = 64 * 1024;
+
 impl GroupSpec {
+    /// How many bytes its members take, as text.
+    #[must_use]
+    pub fn members_len(&self) -> usize {
+        let ids = self.users.as_ref().map_or(0, Vec::len) + self.service_accounts.len();
+        let named = |subject: &GroupSubject| {
+            subject.id.len() + subject.issuer.len() + subject.email.as_ref().map_or(0, String::len)
+        };
+        ids * uuid::fmt::Hyphenated::LENGTH + self.subjects.iter().flatten().map(named).sum::<usize>()
+    }
+
     #[must_use]
     pub fn has_user(&self, user: UserId, subject: &str) -> bool {
         let by_id = self.users.as_ref().is_some_and(|users| users.contains(&user));

@@ -44,10 +44,12 @@ impl SshCertificateAuthoritySpec {
     /// read would lock everybody out, and only after the guest has booted.
     pub fn normalised(text: &str) -> Result<Self, InvalidPublicKey> {
         let text = text.trim();
-        // A break of any kind would be a second line in the file that guests read.
-        let is_break =
-            |letter: char| letter.is_control() && letter != '\t' || matches!(letter, '\u{2028}' | '\u{2029}');
-        if text.len() > PUBLIC_KEY_LEN_MAX || text.contains(is_break) {
+        // A break of any kind would be a second line in the file that guests read; what YAML does not print would
+        // make the configuration that carries it unreadable.
+        let is_bad = |letter: char| {
+            letter.is_control() && letter != '\t' || matches!(letter, '\u{2028}' | '\u{2029}' | '\u{fffe}' | '\u{ffff}')
+        };
+        if text.len() > PUBLIC_KEY_LEN_MAX || text.contains(is_bad) {
             return Err(InvalidPublicKey);
         }
         let mut words = text.split_ascii_whitespace();
@@ -172,6 +174,9 @@ mod tests {
             format!("{ed25519}\n{rsa}"),
             format!("{ed25519} comment\r{rsa}"),
             format!("{ed25519} comment\u{2028}{rsa}"),
+            format!("{ed25519} \u{fffe}"),
+            format!("{ed25519} \u{ffff}"),
+            format!("{ed25519} \u{7}"),
             format!("no-pty {ed25519}"),
             format!("command=\"x\" {ed25519}"),
             ed25519.replace("ssh-ed25519", "ssh-rsa"),

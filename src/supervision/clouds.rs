@@ -11,6 +11,7 @@ use ractor::{ActorCell, SpawnErr};
 
 use super::inspection::{InvalidFault, SimulatedAdmin};
 use super::regions::{CloudFactory, Equipment};
+use crate::bootstrap::files;
 use crate::graph::Service;
 use crate::model::ambient::{Ambient, Interrupt, Uninterrupted};
 use crate::model::ids::RegionId;
@@ -66,7 +67,7 @@ impl Clouds {
     pub fn in_folder(ambient: Ambient, epoch: u64, folder: std::path::PathBuf) -> Self {
         let clock = ambient.clone();
         let keeper = move |region: RegionId| {
-            std::fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
+            files::ensure_directory(&folder).map_err(|error| error.to_string())?;
             // Drawn anew for a new cloud: one that handed out the ids of a lost one again would be taken for it.
             let (_, seed) = clock.uuid().as_u64_pair();
             let path = folder.join(format!("{region}.journal"));

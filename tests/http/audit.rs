@@ -1,14 +1,24 @@
-//! The line that every mutation leaves, whether or not it succeeded.
+//! The line that every mutation leaves, whether or not it succeeded, and everybody who asks for a secret.
 
 use std::io::Write;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, LazyLock, Mutex};
+use std::time::Duration;
 
+use axum::body::Body;
+use futures_util::FutureExt;
+use regent::api::router;
+use regent::model::ambient::Ambient;
+use regent::model::token::Role;
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
+use tower::ServiceExt;
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
-use super::{NETWORKS, World, expect, network_path};
+use super::identity_callers::principal;
+use super::moody_store::{Mood, MoodyStore};
+use super::{NETWORKS, SERVERS, World, expect, memory_store, network_path};
 
 /// What the whole binary logs of its API. One subscriber for all tests: one per thread would race with the others
 /// for the interest that call sites remember.
@@ -80,6 +90,10 @@ async fn every_mutation_leaves_a_line_with_its_resolved_scope() {
     send(Method::DELETE, &path, None, None).await;
     send(Method::GET, &path, token, None).await;
     send(Method::POST, "/nothing", token, None).await;
+    for secret in ["sshkey", "consolesessions"] {
+        send(Method::GET, &format!("{SERVERS}/{}/{secret}", world.ambient.uuid()), None, None).await;
+        send(Method::GET, &format!("{SERVERS}/{}/{secret}", world.ambient.uuid()), token, None).await;
+    }
     let audits = log.audits(&trace);
     let seen = audits.iter().map(|line| {
         let text = |name: &str| line[name].as_str().map(str::to_owned);
@@ -94,7 +108,10 @@ async fn every_mutation_leaves_a_line_with_its_resolved_scope() {
         (some("POST"), some("bootstrap"), Some(404), None),
         (some("DELETE"), some("anonymous"), Some(401), None),
     ];
-    assert_eq!(seen.collect::<Vec<_>>(), expected);
+    assert_eq!(seen.take(5).collect::<Vec<_>>(), expected);
+    let secrets = audits[5..].iter().map(|line| (&line["operation"], &line["verb"], &line["status"]));
+    let asked = ["sshkey", "consolesession"].map(|word| (json!(word), json!("GET"), json!(404)));
+    assert_eq!(secrets.collect::<Vec<_>>(), asked.iter().map(|(a, b, c)| (a, b, c)).collect::<Vec<_>>());
     for line in &audits[..4] {
         assert_eq!(line["organization_id"], json!(world.start.organization_id), "{line}");
         assert_eq!(line["project_id"], json!(world.start.project_id), "{line}");
@@ -104,4 +121,53 @@ async fn every_mutation_leaves_a_line_with_its_resolved_scope() {
     assert_eq!(audits[3]["region_id"], bad["spec"]["regionId"]);
     let secret = world.start.token.rsplit('_').next().expect("a part");
     assert!(!log.text().contains(secret), "tokens are not logged");
+}
+
+#[tokio::test]
+async fn a_change_whose_client_hangs_up_is_made_and_audited() {
+    let log = &*LOG;
+    let ambient = Ambient::system();
+    let store = MoodyStore::over(memory_store(&ambient));
+    let world = World::over(Arc::clone(&store) as _, ambient).await;
+    let trace = world.ambient.uuid().simple().to_string();
+    let request = axum::http::Request::post(NETWORKS)
+        .header("authorization", format!("Bearer {}", world.start.token))
+        .header("traceparent", format!("00-{trace}-00f067aa0ba902b7-01"))
+        .header("content-type", "application/json")
+        .body(Body::from(world.network_body("orphan").to_string()))
+        .expect("a request");
+    store.set(Mood::Hanging);
+    let mut answer = Box::pin(router(&world.api).oneshot(request));
+    while store.hanging.load(Ordering::SeqCst) == 0 {
+        assert!((&mut answer).now_or_never().is_none(), "it waits for the store");
+        tokio::task::yield_now().await;
+    }
+    // What a server does with a request whose connection is closed.
+    drop(answer);
+    store.set(Mood::Good);
+    let line = tokio::time::timeout(Duration::from_secs(10), async {
+        loop {
+            match log.audits(&trace).pop() {
+                Some(line) => break line,
+                None => tokio::task::yield_now().await,
+            }
+        }
+    });
+    let line = line.await.expect("a line");
+    assert_eq!((&line["verb"], &line["status"]), (&json!("POST"), &json!(201)), "{line}");
+}
+
+#[tokio::test]
+async fn whom_a_service_speaks_for_is_audited_with_it() {
+    let log = &*LOG;
+    let world = World::start().await;
+    let tenant = world.full_tenant().await;
+    let service = world.token_of("compute", Role::ComputeService).await;
+    let trace = world.ambient.uuid().simple().to_string();
+    let request = world.anonymous(Method::DELETE, &format!("{NETWORKS}/{}", world.ambient.uuid()));
+    let request = request.bearer_auth(service).header("X-Principal", principal(&tenant, "user"));
+    request.header("traceparent", format!("00-{trace}-00f067aa0ba902b7-01")).send().await.expect("an answer");
+    let audits = log.audits(&trace);
+    let seen = audits.iter().map(|line| (&line["actor"], &line["principal"])).collect::<Vec<_>>();
+    assert_eq!(seen, [(&json!("compute"), &json!("user"))]);
 }

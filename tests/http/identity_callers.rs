@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::tenants::{Tenant, used};
 use super::{NETWORKS, World, expect, expect_error, memory_store, network_path};
 
-fn principal(tenant: &Tenant, actor: &str) -> String {
+pub fn principal(tenant: &Tenant, actor: &str) -> String {
     let text = json!({
         "organizationId": tenant.organization, "organizationIds": [tenant.organization], "projectId": tenant.project,
         "type": "user", "actor": actor,
@@ -55,6 +55,25 @@ async fn a_service_that_acts_as_a_user_may_do_what_both_may() {
     assert_eq!(read(Some(principal(&foreign, "administrator")), true).await, StatusCode::NOT_FOUND);
     assert_eq!(read(None, true).await, StatusCode::BAD_REQUEST, "as nobody is not as itself");
     assert_eq!(read(Some("%%%".to_owned()), false).await, StatusCode::BAD_REQUEST);
+    let said = async |bearer: &str, headers: &[(&str, &str)]| {
+        let request = world.anonymous(Method::GET, &path).bearer_auth(bearer);
+        let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));
+        request.send().await.expect("an answer").status()
+    };
+    let (user, nobody) = (&*principal(&tenant, "user"), &*principal(&tenant, "nobody"));
+    assert_eq!(said(&service, &[("X-Principal", nobody), ("X-Impersonate", "false")]).await, StatusCode::OK);
+    let unclear: [&[(&str, &str)]; 6] = [
+        &[("X-Principal", user), ("X-Impersonate", "1")],
+        &[("X-Principal", user), ("X-Impersonate", "True")],
+        &[("X-Principal", user), ("X-Impersonate", "")],
+        &[("X-Principal", user), ("X-Impersonate", "true"), ("X-Impersonate", "false")],
+        &[("X-Principal", user), ("X-Principal", nobody), ("X-Impersonate", "true")],
+        &[("X-Impersonate", "yes")],
+    ];
+    for headers in unclear {
+        assert_eq!(said(&service, headers).await, StatusCode::BAD_REQUEST, "{headers:?}");
+        assert_eq!(said(&tenant.user, headers).await, StatusCode::OK, "nobody looks at it: {headers:?}");
+    }
     let update = json!({"metadata": {"name": "x"}, "spec": {"dnsNameservers": []}});
     let request = world.anonymous(Method::PUT, &path).bearer_auth(&service).json(&update);
     let request = request.header("X-Principal", principal(&tenant, "user")).header("X-Impersonate", "true");
@@ -108,8 +127,15 @@ async fn what_a_service_makes_for_somebody_is_charged_to_them() {
     assert_eq!(made["metadata"]["createdBy"], "service");
     assert_eq!(used(&world.store, payer.organization, QuotaKind::Networks).await.total(), 1);
     assert_eq!(used(&world.store, here.organization, QuotaKind::Networks).await.total(), 0);
-    let nowhere = world.bearer_for("nowhere", speaking(regent::model::ids::ProjectId(world.ambient.uuid())));
-    let request = world.anonymous(Method::POST, NETWORKS).bearer_auth(&nowhere).json(&network_in(&world, &here));
+    let not_theirs = [regent::model::ids::ProjectId(world.ambient.uuid()), here.project];
+    for project in not_theirs {
+        let nowhere = world.bearer_for("nowhere", speaking(project));
+        let request = world.anonymous(Method::POST, NETWORKS).bearer_auth(&nowhere).json(&network_in(&world, &here));
+        expect_error(request.send().await.expect("an answer"), StatusCode::NOT_FOUND, "not_found").await;
+    }
+    let going = format!("/api/v1/organizations/{}", payer.organization);
+    assert_eq!(world.delete(&going).await.status(), StatusCode::ACCEPTED);
+    let request = world.anonymous(Method::POST, NETWORKS).bearer_auth(&bearer).json(&network_in(&world, &here));
     expect_error(request.send().await.expect("an answer"), StatusCode::NOT_FOUND, "not_found").await;
 }
 

@@ -1,8 +1,11 @@
 //! Groups, users, service accounts and roles over REST.
 
 use regent::identity::acl::{Acl, Endpoint, Operation, Permission};
-use regent::model::ids::{Kind, UserId};
-use regent::store::{Filter, Page};
+use regent::model::ids::{Incarnation, Kind, UserId};
+use regent::model::member::{Group, GroupSpec};
+use regent::model::metadata::{Metadata, Placement};
+use regent::model::record::Record;
+use regent::store::{Batch, Filter, Page, Write};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 
@@ -98,6 +101,7 @@ async fn groups_hold_only_members_and_roles_that_are_there() {
         ("userIDs", json!([world.ambient.uuid()])),
         ("serviceAccountIDs", json!([foreign.service_account])),
         ("subjects", json!([{"id": "a b", "issuer": "x"}])),
+        ("subjects", json!(vec![json!({"id": "a".repeat(254), "issuer": "x".repeat(254)}); 130])),
     ] {
         let mut spec = whole.clone();
         spec[field] = bad;
@@ -214,9 +218,33 @@ async fn a_user_that_is_not_active_has_nothing_and_one_that_is_deleted_is_unknow
         let organizations = expect(get("/api/v1/organizations").await, StatusCode::OK).await;
         let count = organizations.as_array().expect("a list").len();
         assert_eq!(count, usize::from(state == "active"), "{state}");
+        let images = get(&format!("/api/v2/regions/{}/images", world.start.region_id.expect("a region"))).await;
+        let seen = if state == "active" { StatusCode::OK } else { StatusCode::NOT_FOUND };
+        assert_eq!(images.status(), seen, "{state}: what everybody sees is not for those who have nothing");
     }
     assert_eq!(send(&world, admin, Method::DELETE, &path, &json!(null)).await.status(), StatusCode::OK);
     expect_error(get(&project).await, StatusCode::UNAUTHORIZED, "access_denied").await;
     let children = world.store.children(user.key()).await.expect("reads");
     assert!(children.is_empty(), "its tokens went with it");
+}
+
+#[tokio::test]
+async fn an_organization_has_only_so_many_groups() {
+    let world = World::start().await;
+    let tenant = world.full_tenant().await;
+    let placement = Placement { organization: Some(tenant.organization), ..Placement::default() };
+    let group = |_| {
+        let incarnation = Incarnation(world.ambient.uuid());
+        let metadata = Metadata::new(incarnation, "g", placement, "test", world.ambient.now());
+        let metadata = Metadata { owner: Some(tenant.organization.key()), ..metadata };
+        Write::Insert(Box::new(Record::new::<Group>(world.ambient.uuid(), metadata, &GroupSpec::default())))
+    };
+    let existing = world.store.children(tenant.organization.key()).await.expect("reads");
+    let existing = existing.iter().filter(|key| key.kind == Kind::Group).count();
+    let last = 1000 - existing - 1;
+    world.store.commit(Batch::of((0..last).map(group).collect())).await.expect("commits");
+    let body = json!({"metadata": {"name": "g"}, "spec": {"roleIDs": [], "serviceAccountIDs": []}});
+    let made = async || send(&world, &tenant.administrator, Method::POST, &below(&tenant, "groups"), &body).await;
+    assert_eq!(made().await.status(), StatusCode::CREATED);
+    expect_error(made().await, StatusCode::FORBIDDEN, "forbidden").await;
 }

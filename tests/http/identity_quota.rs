@@ -124,6 +124,23 @@ async fn b39_a_resource_has_one_allocation_however_often_it_is_asked_for() {
 }
 
 #[tokio::test]
+async fn amounts_read_in_the_order_they_were_sent_and_mean_the_same_in_any() {
+    let world = World::start().await;
+    let tenant = world.full_tenant().await;
+    let amount = |kind: &str| json!({"kind": kind, "committed": 1, "reserved": 0});
+    let mut body = allocation("i1", 1, 0);
+    body["spec"]["allocations"] = json!([amount("servers"), amount("gpus"), amount("clusters")]);
+    let made = expect(world.send(Method::POST, &allocations(&tenant), &body).await, StatusCode::CREATED).await;
+    assert_eq!(made["spec"], body["spec"]);
+    body["spec"]["allocations"] = json!([amount("clusters"), amount("servers"), amount("gpus")]);
+    let again = expect(world.send(Method::POST, &allocations(&tenant), &body).await, StatusCode::CREATED).await;
+    assert_eq!(again, made);
+    body["spec"]["allocations"] = json!([amount("servers"), amount("servers")]);
+    let twice = world.send(Method::POST, &allocations(&tenant), &body).await;
+    expect_error(twice, StatusCode::BAD_REQUEST, "invalid_request").await;
+}
+
+#[tokio::test]
 async fn b19_a_kind_that_is_not_in_the_catalogue_cannot_be_charged() {
     let world = World::start().await;
     let tenant = world.full_tenant().await;

@@ -1,7 +1,7 @@
 //! A store that can be told to misbehave.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use regent::model::condition::Transition;
@@ -19,7 +19,7 @@ pub enum Mood {
     Good,
     /// Says that it is away, with words that must not get out.
     Away,
-    /// Never answers.
+    /// Does not answer while the mood lasts.
     Hanging,
     Panicking,
     /// Lets every commit lose against another writer.
@@ -30,7 +30,7 @@ pub const SECRET_WORDS: &str = "disk 7 of host ten is full";
 
 pub struct MoodyStore {
     inner: Arc<dyn Store>,
-    mood: Mutex<Mood>,
+    mood: watch::Sender<Mood>,
     pub hanging: AtomicUsize,
     pub commits: AtomicUsize,
 }
@@ -39,24 +39,26 @@ impl MoodyStore {
     pub fn over(inner: Arc<dyn Store>) -> Arc<Self> {
         Arc::new(Self {
             inner,
-            mood: Mutex::new(Mood::Good),
+            mood: watch::Sender::new(Mood::Good),
             hanging: AtomicUsize::new(0),
             commits: AtomicUsize::new(0),
         })
     }
 
     pub fn set(&self, mood: Mood) {
-        *self.mood.lock().expect("not poisoned") = mood;
+        self.mood.send_replace(mood);
     }
 
     async fn suffer(&self) -> Result<(), StoreError> {
-        let mood = *self.mood.lock().expect("not poisoned");
+        let mood = *self.mood.borrow();
         match mood {
             Mood::Good | Mood::Contended => Ok(()),
             Mood::Away => Err(StoreError::Unavailable(SECRET_WORDS.to_owned())),
             Mood::Hanging => {
                 self.hanging.fetch_add(1, Ordering::SeqCst);
-                std::future::pending().await
+                let mut mood = self.mood.subscribe();
+                mood.wait_for(|mood| *mood != Mood::Hanging).await.expect("the sender is in the store");
+                Ok(())
             }
             Mood::Panicking => panic!("{SECRET_WORDS}"),
         }
@@ -78,7 +80,7 @@ impl Store for MoodyStore {
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError> {
         self.commits.fetch_add(1, Ordering::SeqCst);
         self.suffer().await?;
-        if *self.mood.lock().expect("not poisoned") == Mood::Contended {
+        if *self.mood.borrow() == Mood::Contended {
             return Err(Refusal::Conflict(OrganizationId(uuid::Uuid::nil()).key()).into());
         }
         self.inner.commit(batch).await

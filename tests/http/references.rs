@@ -1,5 +1,6 @@
 //! References of other services, which keep a network from being deleted.
 
+use regent::model::token::Role;
 use reqwest::{Method, StatusCode};
 
 use super::{NETWORKS, World, expect_error, network_path};
@@ -54,4 +55,21 @@ async fn a_malformed_reference_or_an_unknown_network_is_refused() {
         let response = world.request(method, &unknown).send().await.expect("an answer");
         expect_error(response, StatusCode::NOT_FOUND, "not_found").await;
     }
+}
+
+#[tokio::test]
+async fn a_service_may_refer_to_a_network_that_it_cannot_read() {
+    let world = World::start().await;
+    let path = network_path(&world.create(&world.network_body("shared")).await);
+    let reference = format!("{path}/references/{GROUP}%2F{}", world.ambient.uuid());
+    let storage = world.token_of("storage", Role::StorageService).await;
+    let region = world.token_of("region", Role::RegionService).await;
+    let sent = async |method: Method, path: &str, bearer: &str| {
+        world.anonymous(method, path).bearer_auth(bearer).send().await.expect("an answer").status()
+    };
+    assert_eq!(sent(Method::GET, &path, &storage).await, StatusCode::NOT_FOUND);
+    assert_eq!(sent(Method::PUT, &reference, &region).await, StatusCode::NOT_FOUND);
+    assert_eq!(sent(Method::PUT, &reference, &storage).await, StatusCode::CREATED);
+    assert_eq!(sent(Method::DELETE, &reference, &region).await, StatusCode::NOT_FOUND);
+    assert_eq!(sent(Method::DELETE, &reference, &storage).await, StatusCode::NO_CONTENT);
 }

@@ -120,7 +120,7 @@ impl World {
         let spec = AllocationSpec {
             kind: "clusters.example.org".to_owned(),
             id: "c1".to_owned(),
-            allocations: amounts.clone(),
+            allocations: amounts.iter().map(|(kind, amount)| (*kind, *amount)).collect(),
         };
         maker.placement.project = Some(project);
         let incarnation = maker.insert::<Allocation>(allocation.0, "undefined", Some(project.key()), &spec);

@@ -23,7 +23,7 @@ use crate::identity::Caller;
 use crate::identity::acl::{Endpoint, Operation, Scope};
 use crate::model::allocation::{Allocation, AllocationSpec, is_reference_part};
 use crate::model::ids::{AllocationId, Kind, OrganizationId, ProjectId};
-use crate::model::quota::{Amount, Amounts, QuotaKind};
+use crate::model::quota::{Amount, QuotaKind};
 use crate::model::record::Record;
 use crate::store::{Batch, Precondition, Refusal, StoreError, Write};
 
@@ -77,14 +77,16 @@ impl AllocationWrite {
         if !is_reference_part(&spec.kind) || !is_reference_part(&spec.id) {
             return Err(ApiError::invalid("spec.kind and spec.id must be 1 to 253 letters, digits, '-', '_' or '.'"));
         }
-        let mut allocations = Amounts::new();
+        let mut allocations = Vec::new();
         for amount in spec.allocations {
             let kind = QuotaKind::from_word(&amount.kind)
                 .ok_or_else(|| ApiError::invalid("spec.allocations names a kind that does not exist"))?;
             let value = Amount { committed: amount.committed, reserved: amount.reserved };
-            if value.total() > AMOUNT_MAX || allocations.insert(kind, value).is_some() {
+            let is_repeated = allocations.iter().any(|(known, _)| *known == kind);
+            if value.total() > AMOUNT_MAX || is_repeated {
                 return Err(ApiError::invalid("spec.allocations must name each kind once, with amounts below 2^63"));
             }
+            allocations.push((kind, value));
         }
         Ok((metadata, AllocationSpec { kind: spec.kind, id: spec.id, allocations }))
     }
@@ -93,7 +95,7 @@ impl AllocationWrite {
 impl AllocationRead {
     fn of(record: &Record) -> Result<Self, ApiError> {
         let spec = record.open::<Allocation>()?.spec;
-        let amount = |(kind, amount): (&QuotaKind, &Amount)| WireAmount {
+        let amount = |(kind, amount): &(QuotaKind, Amount)| WireAmount {
             kind: kind.word().to_owned(),
             committed: amount.committed,
             reserved: amount.reserved,
@@ -134,7 +136,7 @@ fn charge(record: &Record, organization: OrganizationId, project: ProjectId, spe
         project: Some(project),
         holder: record.key,
         incarnation: record.metadata.incarnation,
-        amounts: spec.allocations.clone(),
+        amounts: spec.amounts(),
     }
 }
 
@@ -192,8 +194,9 @@ async fn create_allocation(
         Ok(committed) => written(&committed, allocation.key())?,
         Err(StoreError::Refused(Refusal::Exists(_))) => {
             let record = owned(&api, organization, allocation.key()).await?;
-            let same = record.metadata.placement.project == Some(project) && record.open::<Allocation>()?.spec == spec;
-            if !same {
+            // Its id says of which resource it is.
+            let is_same = record.open::<Allocation>()?.spec.amounts() == spec.amounts();
+            if !is_same || record.metadata.placement.project != Some(project) {
                 return Err(ApiError::new(Failure::Conflict, "the resource has another allocation already"));
             }
             record

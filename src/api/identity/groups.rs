@@ -12,7 +12,7 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::access::{all_of, edited, entered, ids, in_live, made, of_organization, owned, room, written};
-use super::members::{GROUPS_MAX, grantable};
+use super::members::{GROUPS_MAX, fitting, grantable};
 use crate::api::access::read_modify_write;
 use crate::api::context::Trail;
 use crate::api::error::{ApiError, ErrorBody};
@@ -77,6 +77,7 @@ impl GroupWrite {
             users: spec.user_ids.map(|users| ids("spec.userIDs", &users)).transpose()?,
             service_accounts: ids("spec.serviceAccountIDs", &spec.service_account_ids)?,
         };
+        fitting(&spec)?;
         Ok((self.metadata.accept()?, spec))
     }
 }

@@ -9,7 +9,7 @@ use crate::identity::Caller;
 use crate::identity::catalogue::Role;
 use crate::identity::membership::may_grant;
 use crate::model::ids::{GroupId, Kind, OrganizationId, RoleId, ServiceAccountId, UserId};
-use crate::model::member::{Group, GroupSpec};
+use crate::model::member::{Group, GroupSpec, MEMBERS_LEN_MAX};
 use crate::model::record::Record;
 use crate::store::Write;
 
@@ -89,6 +89,7 @@ impl Groups {
             if shall_be {
                 grantable(caller, organization, &group.roles)?;
                 member.join(&mut changed);
+                fitting(&changed)?;
             } else {
                 member.leave(&mut changed);
             }
@@ -116,6 +117,15 @@ impl Groups {
         } else {
             Err(ApiError::invalid("spec.groupIDs names a group that does not exist in this organization"))
         }
+    }
+}
+
+/// Counts alone do not bound what a group costs to read.
+pub fn fitting(group: &GroupSpec) -> Result<(), ApiError> {
+    if group.members_len() <= MEMBERS_LEN_MAX {
+        Ok(())
+    } else {
+        Err(ApiError::invalid("the members of a group must take at most 64 KiB together"))
     }
 }
 

@@ -91,7 +91,9 @@ impl EmbeddedIdentity {
             Ok(Changes::Resync(_)) | Err(_) => true,
         };
         if changed {
-            self.generation.fetch_add(1, Ordering::SeqCst);
+            let generation = self.generation.fetch_add(1, Ordering::SeqCst) + 1;
+            // Nobody will believe the others again: each costs its removal once.
+            self.remembered.retain(|_, entry| entry.generation >= generation);
         }
         self.seen.fetch_max(latest.0, Ordering::SeqCst);
     }
@@ -240,10 +242,13 @@ impl IdentityService for EmbeddedIdentity {
             return Err(AuthenticationError::Invalid);
         }
         let presented = BearerToken::parse(bearer).ok_or(AuthenticationError::Invalid)?;
-        let fingerprint = fingerprint(bearer, speaking);
+        // What anybody but a service says of others changes nothing, and must not cost a place.
+        let (alone, speaking_so) = (fingerprint(bearer, &SpeakingFor::default()), fingerprint(bearer, speaking));
+        let is_service = |caller: &Caller| caller.account() == Account::Service;
         let now = self.ambient.now();
         self.catch_up().await;
-        if let Some(caller) = self.recall(&fingerprint, now) {
+        let known = self.recall(&speaking_so, now);
+        if let Some(caller) = known.or_else(|| self.recall(&alone, now).filter(|caller| !is_service(caller))) {
             return Ok(caller);
         }
         // Before the first read: what changes from here on makes what is read here obsolete.
@@ -252,6 +257,7 @@ impl IdentityService for EmbeddedIdentity {
         let caller = self.resolve(&token, speaking).await?;
         let forget = now + REMEMBERED_FOR;
         let until = token.expires.map_or(forget, |expires| expires.min(forget));
+        let fingerprint = if is_service(&caller) { speaking_so } else { alone };
         self.remember(fingerprint, Remembered { caller: caller.clone(), until, generation }, now);
         Ok(caller)
     }
@@ -291,5 +297,48 @@ fn unreadable(error: &StoreError) -> AuthenticationError {
             tracing::error!(%error, "an identity's record cannot be used");
             AuthenticationError::Invalid
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::ambient::Uninterrupted;
+    use crate::model::ids::{Incarnation, TokenId};
+    use crate::model::metadata::{Metadata, Placement};
+    use crate::model::token::Role;
+    use crate::store::memory::{MemoryDisk, MemoryStore, Mode};
+    use crate::store::{Batch, Write};
+
+    async fn bearer_of(identity: &EmbeddedIdentity, role: Role) -> String {
+        let ambient = &identity.ambient;
+        let token = BearerToken::new(TokenId(ambient.uuid()), &[7; 32]);
+        let metadata = Metadata::new(Incarnation(ambient.uuid()), "x", Placement::default(), "test", ambient.now());
+        let record = Record::new::<Token>(token.id.0, metadata, &token.spec("x", role, None));
+        identity.store.commit(Batch::of(vec![Write::Insert(Box::new(record))])).await.expect("commits");
+        token.reveal()
+    }
+
+    #[tokio::test]
+    async fn only_what_a_service_says_takes_a_place_and_a_new_generation_gives_all_of_them_back() {
+        let ambient = Ambient::system();
+        let store = MemoryStore::open(MemoryDisk::new(), ambient.clone(), Arc::new(Uninterrupted), Mode::Atomic);
+        let identity = EmbeddedIdentity::new(Arc::new(store), ambient);
+        let operator = bearer_of(&identity, Role::PlatformAdministrator).await;
+        let service = bearer_of(&identity, Role::ComputeService).await;
+        // {"actor":"a"} and {"actor":"b"}
+        for principal in [None, Some("eyJhY3RvciI6ImEifQ"), Some("eyJhY3RvciI6ImIifQ")] {
+            let said = SpeakingFor { principal: principal.map(str::to_owned), impersonate: false };
+            for bearer in [&operator, &service].into_iter().cycle().take(4) {
+                let caller = identity.authenticate(bearer, &said).await.expect("recognized");
+                let named = caller.delegate().map(|delegate| delegate.actor.as_str());
+                let expected = principal.map(|text| if text.ends_with("EifQ") { "a" } else { "b" });
+                assert_eq!(named, expected.filter(|_| bearer == &service), "{principal:?}");
+            }
+        }
+        assert_eq!(identity.remembered.len(), 4);
+        bearer_of(&identity, Role::PlatformReader).await;
+        identity.authenticate(&operator, &SpeakingFor::default()).await.expect("recognized");
+        assert_eq!(identity.remembered.len(), 1);
     }
 }

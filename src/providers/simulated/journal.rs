@@ -4,8 +4,9 @@
 //! the end of the process, not of the machine, and the file system keeps what a killed process has written. A last
 //! line that was cut short was never answered for, and is dropped.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use jiff::Timestamp;
@@ -15,6 +16,8 @@ use super::engine::{JournalLine, SimulatedCloud};
 /// After how many lines the journal is written anew. Small enough that a start reads at most some megabytes beyond
 /// the cloud itself; large enough that the rewriting is not felt.
 const LINES_MAX: usize = 50_000;
+
+const PRIVATE_FILE: u32 = 0o600;
 
 /// A cloud's journal, open at its end.
 pub struct Journal {
@@ -46,7 +49,9 @@ impl Journal {
         let mut beside = path.as_os_str().to_owned();
         beside.push(".new");
         let beside = PathBuf::from(beside);
-        let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(&beside)?;
+        // It holds what guests are started with: its owner's alone, whatever an earlier version left there.
+        let mut file = OpenOptions::new().create(true).write(true).truncate(true).mode(PRIVATE_FILE).open(&beside)?;
+        file.set_permissions(Permissions::from_mode(PRIVATE_FILE))?;
         file.write_all(&line(&cloud.whole())?)?;
         std::fs::rename(&beside, path)?;
         Ok(Self { path: path.to_owned(), file, lines: 1, lines_max })
@@ -147,6 +152,8 @@ mod tests {
         std::fs::write(file.path(), &bytes[..bytes.len() - 5]).expect("written");
         let (again, _) = Journal::open(file.path(), 1, at(0)).expect("opened");
         assert_eq!(again.whole(), before);
+        let mode = std::fs::metadata(file.path()).expect("there").permissions().mode() & 0o777;
+        assert_eq!(mode, PRIVATE_FILE);
     }
 
     #[test]

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::backup::{Backup, StepResult};
 use rusqlite::{Connection, OpenFlags};
 
-use super::schema::{self, DATABASE_FILE, OpenError};
+use super::schema::{self, DATABASE_FILE, OpenError, PRIVATE_FILE};
 
 /// Why a copy was not made.
 #[derive(Debug, thiserror::Error)]
@@ -83,7 +83,7 @@ fn copy_database(from: &Path, to: &Path) -> Result<(), BackupError> {
     let source = Connection::open_with_flags(from, flags).map_err(failed)?;
     check_is_ours(&source, from)?;
     // It holds hashes of tokens and sealed secrets: its owner's alone, wherever it is put.
-    let private = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to);
+    let private = OpenOptions::new().write(true).create_new(true).mode(PRIVATE_FILE).open(to);
     private.map_err(|source| BackupError::File { path: to.to_owned(), source })?;
     let mut target = Connection::open(to).map_err(failed)?;
     let step = Backup::new(&source, &mut target).and_then(|backup| backup.step(-1)).map_err(failed)?;

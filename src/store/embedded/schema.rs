@@ -11,11 +11,16 @@
 //! in order of id and passing over the others is as good) and none by name (names are looked for within an
 //! organization or a project, whose index leads to few records). The two would have cost a quarter of an insert.
 
+use std::fs::{OpenOptions, Permissions};
+use std::io::ErrorKind;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
 
 use crate::model::WRITER_VERSION;
+
+pub(super) const PRIVATE_FILE: u32 = 0o600;
 
 /// The database's name in its folder.
 pub(super) const DATABASE_FILE: &str = "regent.db";
@@ -160,12 +165,29 @@ pub enum OpenError {
 /// The connection that writes. Creates the database, or brings it up to date.
 pub(super) fn open_writer(directory: &Path) -> Result<Connection, OpenError> {
     let failed = |source| OpenError::Database { directory: directory.to_owned(), source };
+    keep_private(directory).map_err(|source| OpenError::Folder { directory: directory.to_owned(), source })?;
     let mut connection = Connection::open(directory.join(DATABASE_FILE)).map_err(failed)?;
     let version = format_version(&connection, directory)?;
     prepare_writer(&connection).map_err(failed)?;
     migrate(&mut connection, version).map_err(failed)?;
     refuse_newer_records(&connection, directory)?;
     Ok(connection)
+}
+
+/// It holds hashes of tokens and sealed secrets: its owner's alone. SQLite gives the files beside the database the
+/// database's own mode; those that an earlier version left may have another.
+fn keep_private(directory: &Path) -> std::io::Result<()> {
+    let database = directory.join(DATABASE_FILE);
+    OpenOptions::new().create(true).truncate(false).write(true).mode(PRIVATE_FILE).open(&database)?;
+    for suffix in ["", "-wal", "-shm"] {
+        let mut path = database.clone().into_os_string();
+        path.push(suffix);
+        match std::fs::set_permissions(path, Permissions::from_mode(PRIVATE_FILE)) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+    }
+    Ok(())
 }
 
 /// A connection that only reads.

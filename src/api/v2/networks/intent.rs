@@ -8,7 +8,7 @@ use crate::api::wire::AcceptedMetadata;
 use crate::model::ambient::Ambient;
 use crate::model::edge::Holder;
 use crate::model::identity::{HIDDEN_NAME, Identity, IdentitySpec};
-use crate::model::ids::{IdentityId, Incarnation, NetworkId, OrganizationId};
+use crate::model::ids::{IdentityId, Incarnation, NetworkId, OrganizationId, ProjectId};
 use crate::model::metadata::{Metadata, Placement};
 use crate::model::network::{Network, NetworkSpec};
 use crate::model::quota::{Amount, Amounts, QuotaKind};
@@ -65,8 +65,9 @@ pub fn creation(accepted: &AcceptedCreate, author: &Author, ids: NewIds) -> Batc
         amounts: Amounts::from([(QuotaKind::Networks, Amount::of(1))]),
     };
     let project = accepted.project.key();
-    // Whoever pays must be there too.
-    let payer = principal.project.map_or_else(|| principal.organization.map(OrganizationId::key), |id| Some(id.key()));
+    // Whoever pays must be there too. The place's own organization is, as long as its project is.
+    let elsewhere = principal.organization.filter(|payer| *payer != accepted.organization).map(OrganizationId::key);
+    let payers = elsewhere.into_iter().chain(principal.project.map(ProjectId::key)).filter(|payer| *payer != project);
     let batch = Batch::of(vec![
         insert::<Identity>(ids.identity.0, hidden, &IdentitySpec { hidden: true }),
         insert::<Network>(ids.network.0, network, &accepted.spec),
@@ -75,10 +76,7 @@ pub fn creation(accepted: &AcceptedCreate, author: &Author, ids: NewIds) -> Batc
     ])
     .provided(Precondition::Live(project))
     .provided(Precondition::Live(accepted.region.key()));
-    match payer.filter(|payer| *payer != project) {
-        Some(payer) => batch.provided(Precondition::Live(payer)),
-        None => batch,
-    }
+    payers.fold(batch, |batch, payer| batch.provided(Precondition::Live(payer)))
 }
 
 /// A full replacement of what may change. What was fixed at creation is carried over.
@@ -96,7 +94,7 @@ pub fn update(stored: &Resource<Network>, accepted: &AcceptedUpdate, subject: &s
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ids::{ProjectId, RegionId};
+    use crate::model::ids::RegionId;
     use crate::model::metadata::Principal;
     use crate::model::network::Prefix;
     use crate::model::record::Record;

@@ -12,12 +12,12 @@ use axum::routing::put;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::api::access::{existing_project, permitted, scope_of, visible_region};
+use crate::api::access::{existing_payer, existing_project, permitted, scope_of, visible_region};
 use crate::api::context::Trail;
 use crate::api::error::{ApiError, ErrorBody};
 use crate::api::extract::{Authenticated, JsonBody, PathElements, QueryElements};
 use crate::api::intent::Author;
-use crate::api::openapi::{BodyErrors, CommonErrors};
+use crate::api::openapi::{BodyErrors, CommonErrors, ContradictionErrors};
 use crate::api::resources::{Asked, Replacement, Surface, listed, shown};
 use crate::api::{Shared, reference};
 use crate::identity::acl::{Endpoint, Operation};
@@ -62,7 +62,7 @@ async fn list_networks(
 /// Create network.
 #[utoipa::path(
     post, path = "/api/v2/networks", operation_id = "createNetwork", tag = "Networks", request_body = NetworkCreate,
-    responses((status = 201, body = NetworkRead), (status = 404, body = ErrorBody), CommonErrors, BodyErrors),
+    responses((status = 201, body = NetworkRead), (status = 404, body = ErrorBody), CommonErrors, BodyErrors, ContradictionErrors),
     security(("bearer" = []))
 )]
 async fn create_network(
@@ -86,8 +86,11 @@ async fn create_network(
     if visible_region(&api, &caller, organization, region).await?.spec.withdrawn {
         return Err(ApiError::not_found());
     }
-    let ids = NewIds::draw(&api.ambient);
     let author = Author::of(&caller, (organization, project), api.ambient.now());
+    if author.principal.organization != Some(organization) || author.principal.project != Some(project) {
+        existing_payer(&api, &author.principal).await?;
+    }
+    let ids = NewIds::draw(&api.ambient);
     let batch = intent::creation(&accepted, &author, ids);
     let committed = api.store.commit(batch).await.map_err(|error| match error {
         // A region that is going is no longer there to be used.
@@ -117,7 +120,7 @@ async fn get_network(
 #[utoipa::path(
     put, path = "/api/v2/networks/{networkID}", operation_id = "updateNetwork", tag = "Networks",
     params(("networkID" = uuid::Uuid, Path)), request_body = NetworkUpdate,
-    responses((status = 202, body = NetworkRead), (status = 404, body = ErrorBody), CommonErrors, BodyErrors),
+    responses((status = 202, body = NetworkRead), (status = 404, body = ErrorBody), CommonErrors, BodyErrors, ContradictionErrors),
     security(("bearer" = []))
 )]
 async fn update_network(
@@ -175,8 +178,7 @@ async fn add_reference(
     let (network, holder) = reference_of(&path)?;
     trail.resource(network.key());
     let asked = Asked { api: &api, caller: &caller, trail: &trail };
-    let right = (Endpoint::NetworksV2References, Operation::Create);
-    asked.resolved::<NetworkRead>(network.key(), right).await?;
+    referable(asked, network, Operation::Create).await?;
     reference::add(&api, network.key(), holder).await?;
     Ok(StatusCode::CREATED)
 }
@@ -197,12 +199,23 @@ async fn remove_reference(
     let (network, holder) = reference_of(&path)?;
     trail.resource(network.key());
     let asked = Asked { api: &api, caller: &caller, trail: &trail };
-    let right = (Endpoint::NetworksV2References, Operation::Delete);
-    asked.resolved::<NetworkRead>(network.key(), right).await?;
+    referable(asked, network, Operation::Delete).await?;
     reference::remove(&api, network.key(), holder).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 fn reference_of(path: &PathElements) -> Result<(NetworkId, Holder), ApiError> {
     Ok((path.id("networkID")?, reference::holder_of(path)?))
+}
+
+/// A service that refers to a network need not be able to read it. Anybody else is told what whoever changes it is told.
+async fn referable(asked: Asked<'_>, network: NetworkId, operation: Operation) -> Result<(), ApiError> {
+    let right = (Endpoint::NetworksV2References, operation);
+    let record = asked.api.store.get(network.key()).await?.ok_or_else(ApiError::not_found)?;
+    let placement = record.metadata.placement;
+    if asked.caller.allows(right.0, right.1, scope_of(&placement)) {
+        asked.trail.scope(placement);
+        return Ok(());
+    }
+    asked.resolved::<NetworkRead>(network.key(), right).await.map(drop)
 }

@@ -23,7 +23,7 @@ use crate::api::context::Trail;
 use crate::api::error::{ApiError, ErrorBody};
 use crate::api::extract::{Authenticated, JsonBody, PathElements, QueryElements};
 use crate::api::intent::Author;
-use crate::api::openapi::{BodyErrors, CommonErrors};
+use crate::api::openapi::{BodyErrors, CommonErrors, ContradictionErrors};
 use crate::api::resources::{Asked, Replacement, Surface, listed, shown};
 use crate::api::{Api, Shared};
 use crate::identity::Caller;
@@ -70,7 +70,7 @@ async fn list_servers(
     post, path = "/api/v2/servers", operation_id = "createServer", tag = "Servers", request_body = ServerCreate,
     responses(
         (status = 201, body = ServerRead), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody),
-        CommonErrors, BodyErrors
+        CommonErrors, BodyErrors, ContradictionErrors
     ),
     security(("bearer" = []))
 )]
@@ -186,7 +186,7 @@ async fn get_server(
 #[utoipa::path(
     put, path = "/api/v2/servers/{serverID}", operation_id = "updateServer", tag = "Servers",
     params(("serverID" = uuid::Uuid, Path)), request_body = ServerUpdate,
-    responses((status = 202, body = ServerRead), (status = 404, body = ErrorBody), CommonErrors, BodyErrors),
+    responses((status = 202, body = ServerRead), (status = 404, body = ErrorBody), CommonErrors, BodyErrors, ContradictionErrors),
     security(("bearer" = []))
 )]
 async fn update_server(

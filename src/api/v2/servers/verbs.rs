@@ -158,6 +158,8 @@ async fn create_console_session(
     path: PathElements,
 ) -> Result<Response, ApiError> {
     let server: ServerId = path.id("serverID")?;
+    trail.resource(server.key());
+    trail.hands_out(word(Verb::ConsoleSession));
     let asked = Asked { api: &api, caller: &caller, trail: &trail };
     let record = asked.resolved::<ServerRead>(server.key(), (Endpoint::ServerSecrets, Operation::Read)).await?;
     let expires = api.ambient.now() + PATIENCE;
@@ -298,6 +300,8 @@ async fn get_ssh_key(
     path: PathElements,
 ) -> Result<Response, ApiError> {
     let server: ServerId = path.id("serverID")?;
+    trail.resource(server.key());
+    trail.hands_out("sshkey");
     let asked = Asked { api: &api, caller: &caller, trail: &trail };
     let record = asked.resolved::<ServerRead>(server.key(), (Endpoint::ServerSecrets, Operation::Read)).await?;
     let server = record.open::<Server>()?;

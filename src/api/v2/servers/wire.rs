@@ -9,6 +9,7 @@ use crate::api::error::ApiError;
 use crate::api::resources::Surface;
 use crate::api::wire::{AcceptedMetadata, ProjectScopedReadMetadata, WriteMetadata, accept_prefix, body_id};
 use crate::identity::acl::Endpoint;
+use crate::model::cloud_init::{InvalidUserData, USER_DATA_LEN_MAX};
 use crate::model::ids::{FlavorId, ImageId, NetworkId, SecurityGroupId, SshCertificateAuthorityId};
 use crate::model::network::Prefix;
 use crate::model::projection::{RegionPowerState, region_power_state, server_provisioning_status};
@@ -212,6 +213,9 @@ fn accept_sources(texts: &[String]) -> Result<Vec<Prefix>, ApiError> {
 }
 
 fn accept_user_data(text: String) -> Result<UserData, ApiError> {
+    if text.len() > USER_DATA_LEN_MAX {
+        return Err(ApiError::unprocessable(format!("spec.{}", InvalidUserData::TooLong)));
+    }
     STANDARD.decode(&text).map_err(|_| ApiError::invalid("spec.userData must be base64"))?;
     Ok(UserData(text))
 }

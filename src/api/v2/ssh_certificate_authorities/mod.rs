@@ -16,7 +16,7 @@ use crate::api::context::Trail;
 use crate::api::error::{ApiError, ErrorBody, Failure};
 use crate::api::extract::{Authenticated, JsonBody, PathElements, QueryElements};
 use crate::api::intent::{Author, insert};
-use crate::api::openapi::{BodyErrors, CommonErrors};
+use crate::api::openapi::{BodyErrors, CommonErrors, ContradictionErrors};
 use crate::api::resources::{Asked, Surface, listed, shown};
 use crate::identity::acl::Operation;
 use crate::model::ids::{Incarnation, Kind, SshCertificateAuthorityId};
@@ -56,7 +56,7 @@ async fn list_authorities(
 #[utoipa::path(
     post, path = "/api/v2/sshcertificateauthorities", operation_id = "createSshCertificateAuthority",
     tag = "SSH certificate authorities", request_body = SshCertificateAuthorityCreate,
-    responses((status = 201, body = SshCertificateAuthorityRead), CommonErrors, BodyErrors),
+    responses((status = 201, body = SshCertificateAuthorityRead), CommonErrors, BodyErrors, ContradictionErrors),
     security(("bearer" = []))
 )]
 async fn create_authority(

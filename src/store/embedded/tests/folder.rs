@@ -1,5 +1,7 @@
 //! Opening a folder: locked, old, new, foreign.
 
+use std::os::unix::fs::PermissionsExt;
+
 use rusqlite::Connection;
 
 use super::open;
@@ -124,4 +126,22 @@ async fn a_store_that_was_closed_has_everything_in_its_one_file() {
     let alone = Folder::new();
     std::fs::copy(folder.path().join(DATABASE_FILE), alone.path().join(DATABASE_FILE)).expect("copies");
     assert!(open(alone.path()).get(network(1)).await.expect("reads").is_some());
+}
+
+#[test]
+fn what_is_in_a_folder_is_its_owners_alone_whoever_made_it() {
+    let folder = Folder::new();
+    let modes = || {
+        let entries = std::fs::read_dir(folder.path()).expect("readable").map(|entry| entry.expect("an entry").path());
+        let database = entries.filter(|path| path.to_string_lossy().contains(DATABASE_FILE));
+        let mode = |path| std::fs::metadata(path).expect("there").permissions().mode() & 0o777;
+        database.map(mode).collect::<Vec<_>>()
+    };
+    let store = open(folder.path());
+    assert_eq!(modes(), [0o600; 3], "the database, its log and the log's index");
+    drop(store);
+    let database = folder.path().join(DATABASE_FILE);
+    std::fs::set_permissions(&database, std::fs::Permissions::from_mode(0o644)).expect("set");
+    let _store = open(folder.path());
+    assert_eq!(modes(), [0o600; 3]);
 }
