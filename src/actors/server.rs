@@ -162,11 +162,13 @@ impl Making<'_> {
             return self.take_failed_away();
         }
         if let Some(outcome) = first_shut(&Server::gates(self.resource), self.view) {
-            // What is made stays made while what it lies on is being changed; it is told when that is over.
+            // What is made stays made while what it lies on is being changed, and is looked at again after that.
             let is_made =
                 self.detail.converged == self.resource.metadata.generation && self.detail.launched_at.is_some();
-            let waits = matches!(outcome, Outcome::Yield { .. });
-            return conclude(if is_made && waits { Outcome::Done } else { outcome });
+            return conclude(match outcome {
+                Outcome::Yield { message, .. } if is_made => Outcome::Watching { message },
+                outcome => outcome,
+            });
         }
         if let Some(fact) = self.sighting_enough() {
             return self.settle(fact);
