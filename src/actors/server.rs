@@ -104,6 +104,9 @@ fn absorb(detail: &mut ServerDetail, fact: &ServerFact) -> Health {
     if let Some(generation) = fact.converged {
         detail.converged = generation;
         detail.configuration = Some(fact.configuration);
+    } else if detail.configuration != Some(fact.configuration) {
+        // It has drifted: until it is set right, nothing says that it is as asked for.
+        detail.configuration = None;
     }
     let Some(server) = &fact.server else { return Health::Degraded("the server is missing from its cloud".to_owned()) };
     if detail.server.as_ref() != Some(&server.id) {

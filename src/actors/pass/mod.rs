@@ -106,6 +106,7 @@ pub async fn run(environment: &Environment, entry: &KindEntry, start: Start) -> 
             Ending::Concluded { outcome, record: pass.record }
         }
     };
+    tracing::debug!(?ending, sequence = ?pass.sequence, "a pass ended");
     let (operations_left, operations_cut) = (pass.operations_left, pass.operations_cut);
     Finished { ending, sequence: pass.sequence, operations_left, operations_cut }
 }
