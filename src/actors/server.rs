@@ -166,8 +166,9 @@ impl Making<'_> {
         }
         if let Some(outcome) = first_shut(&Server::gates(self.resource), self.view) {
             // What is made stays made while what it lies on is being changed, and is looked at again after that.
-            let is_made =
-                self.detail.converged == self.resource.metadata.generation && self.detail.launched_at.is_some();
+            let is_made = self.detail.converged == self.resource.metadata.generation
+                && self.detail.configuration.is_some()
+                && self.detail.launched_at.is_some();
             return conclude(match outcome {
                 Outcome::Yield { message, .. } if is_made => Outcome::Watching { message },
                 outcome => outcome,
