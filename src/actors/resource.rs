@@ -372,7 +372,11 @@ impl State {
     fn follow(&mut self, outcome: Outcome) {
         let options = &self.environment.options;
         self.waits_for.clear();
-        let on_cloud = matches!(outcome, Outcome::Yield { on_cloud: true, .. } | Outcome::Watching { .. });
+        let on_cloud = match &outcome {
+            Outcome::Yield { on_cloud, .. } => *on_cloud,
+            Outcome::Watching { waits_for, .. } => waits_for.is_empty(),
+            _ => false,
+        };
         if let (true, Some(region)) = (on_cloud != self.on_cloud, self.record.metadata.placement.region) {
             self.environment.graph.await_cloud(region, self.record.key, on_cloud);
         }
@@ -392,8 +396,9 @@ impl State {
                 self.note("paused");
                 self.enter(Phase::Paused);
             }
-            Outcome::Watching { message } => {
-                let wait = on_cloud_wait(options, self.entry);
+            Outcome::Watching { message, waits_for } => {
+                let wait = if on_cloud { on_cloud_wait(options, self.entry) } else { options.safety_net };
+                self.waits_for = waits_for;
                 self.note(&message);
                 self.set_timer(Phase::Waiting, wait);
             }

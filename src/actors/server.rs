@@ -170,7 +170,7 @@ impl Making<'_> {
                 && self.detail.configuration.is_some()
                 && self.detail.launched_at.is_some();
             return conclude(match outcome {
-                Outcome::Yield { message, .. } if is_made => Outcome::Watching { message },
+                Outcome::Yield { message, waits_for, .. } if is_made => Outcome::Watching { message, waits_for },
                 outcome => outcome,
             });
         }
@@ -369,7 +369,7 @@ impl Making<'_> {
         let busy = fact.server.as_ref().is_some_and(ServerSighting::is_busy);
         if busy || self.detail.phase.is_passing() || !self.view.operations.is_empty() {
             let message = format!("the server is {}", self.detail.phase.word().to_lowercase());
-            return conclude(Outcome::Watching { message });
+            return conclude(Outcome::Watching { message, waits_for: Vec::new() });
         }
         conclude(Outcome::Done)
     }

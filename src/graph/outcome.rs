@@ -13,8 +13,8 @@ use crate::providers::Sequence;
 pub enum Outcome {
     /// The cloud holds what is asked for.
     Done,
-    /// The cloud holds what is asked for, and is still busy with it.
-    Watching { message: String },
+    /// The cloud holds what is asked for, and is still busy with it, or with what it lies on (`waits_for`).
+    Watching { message: String, waits_for: Vec<Key> },
     /// An operator or the client paused it.
     Paused,
     /// Nothing to do until something happens; looked at again after the safety net all the same.
