@@ -320,6 +320,14 @@ async fn pause_or_resume(life: &Life, ledger: &mut Ledger, id: Uuid) {
     }
 }
 
+/// Nothing is paused any more: what lies on a paused network may try again and again what cannot be done.
+pub async fn resume_all(life: &Life, ledger: &mut Ledger) {
+    let paused = ledger.networks.iter().filter(|(_, known)| known.paused).map(|(id, _)| *id).collect::<Vec<_>>();
+    for id in paused {
+        pause_or_resume(life, ledger, id).await;
+    }
+}
+
 async fn fault(world: &World, life: &Life, ledger: &mut Ledger, random: &mut fastrand::Rng) {
     ledger.faults += 1;
     let regions = world.regions();

@@ -124,6 +124,8 @@ async fn live(
     }
     world.points.disarm();
     rest(world, &life, ledger).await?;
+    history::resume_all(&life, ledger).await;
+    rest(world, &life, ledger).await?;
     invariants::a_second_pass_changes_nothing(world, &life).await?;
     dismantle(world, &life, ledger).await?;
     life.supervision.stop(std::time::Duration::from_secs(20)).await;
