@@ -356,8 +356,8 @@ async fn fault(world: &World, life: &Life, ledger: &mut Ledger, random: &mut fas
 }
 
 /// A point that only a fault leads to gets that fault: an object is updated when its creation left something out.
-pub async fn lead_to(target: Option<&str>, world: &World, life: &Life) {
-    let Some(part) = target.and_then(|target| target.split(":update-").nth(1)) else { return };
+pub async fn lead_to(target: &str, world: &World, life: &Life) {
+    let Some(part) = target.split(":update-").nth(1) else { return };
     for region in world.regions() {
         let effect = Effect::PartialCreate { form: PartialForm::Incomplete };
         let fault = Fault { times: Some(4), ..Fault::always(&format!("create-{part}"), effect) };

@@ -4,7 +4,7 @@ use super::super::kind;
 use super::{Interruption, Pass};
 use crate::model::condition::{Condition, Truth};
 use crate::model::edge::Holder;
-use crate::model::ids::Key;
+use crate::model::ids::{Key, Kind};
 use crate::sabotage::{self, Defect};
 use crate::store::{Batch, Precondition, Refusal, StoreError, Write};
 
@@ -55,8 +55,9 @@ impl Pass<'_> {
         for key in store.children(key).await?.into_iter().chain([key]) {
             if let Some(record) = store.get(key).await? {
                 let incarnation = record.metadata.incarnation;
-                writes.push(Write::ReleaseReferences { holder: key });
-                writes.push(Write::Release { holder: key, incarnation });
+                if key.kind == Kind::Allocation {
+                    writes.push(Write::Release { holder: key, incarnation });
+                }
                 writes.push(Write::Remove { key, incarnation });
             }
         }

@@ -35,6 +35,9 @@ use super::{
     StoreError, Usage,
 };
 
+/// From this step of a saga on, a place is called the same.
+const LATE_STEP: usize = 4;
+
 /// How a batch is carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
@@ -137,6 +140,8 @@ impl MemoryStore {
         let id = self.disk.lock().begin(batch)?;
         self.interrupt.point(&format!("store:saga:journal {label}")).await;
         for (number, name) in names.iter().enumerate() {
+            // Long batches are many of the same: what comes late in one is one place.
+            let number = number.min(LATE_STEP);
             self.interrupt.point(&format!("store:saga:{number} before {name}")).await;
             let step = self.disk.lock().step(id, self.ambient.now());
             if let Err(refusal) = step {

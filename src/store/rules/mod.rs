@@ -180,10 +180,14 @@ pub(super) fn check(rows: &mut dyn Rows, preconditions: &[Precondition]) -> Resu
 }
 
 /// A short and stable name for a batch, for crash points and metrics: made of kinds of writes only, so that there
-/// are few of them. Neighbours that are alike count once.
+/// are few of them. What is done again and again counts once.
 pub(super) fn label(batch: &Batch) -> String {
-    let mut words = batch.writes.iter().map(write_label).collect::<Vec<_>>();
-    words.dedup();
+    let mut words = Vec::new();
+    for word in batch.writes.iter().map(write_label) {
+        if !words.contains(&word) {
+            words.push(word);
+        }
+    }
     words.join("+")
 }
 
