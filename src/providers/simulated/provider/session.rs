@@ -7,7 +7,7 @@ use futures_util::future::BoxFuture;
 
 use super::super::api::CloudApi;
 use super::super::call::{Answer, Call, CallRequest, Caller, CloudError, Criteria};
-use super::super::objects::{CloudObject, ExternalNetworkEntry, Marks, ObjectId, ObjectKind};
+use super::super::objects::{CloudObject, ExternalNetworkEntry, Marks, ObjectId, ObjectKind, ObjectState};
 use crate::model::ids::IdentityId;
 use crate::providers::pool::{Operation, Pool, Service};
 use crate::providers::types::{Flavor, Image};
@@ -192,10 +192,12 @@ impl Session<'_> {
         }
     }
 
-    /// The project of the principal that something belongs to.
+    /// The project of the principal that something belongs to. One that has failed may be taken away: nothing is built
+    /// in it.
     pub async fn project_of(&self, identity: IdentityId) -> ProviderResult<ObjectId> {
         let found = self.find(ObjectKind::Project, Criteria::marked(identity.0)).await?.fact;
-        at_most_one(found, "project")?.map(|project| project.id).ok_or(ProviderError::PrincipalMissing)
+        let project = at_most_one(found, "project")?.filter(|project| project.state == ObjectState::Active);
+        project.map(|project| project.id).ok_or(ProviderError::PrincipalMissing)
     }
 
     /// The external network that routers and floating addresses lead to: the first that the cloud has (B14).
