@@ -65,8 +65,10 @@ fn run(seed: u64, targets: &[&str]) -> Result<Summary, String> {
     let mut arms = (0..CRASHES).map(|_| random.u64(1..OPERATIONS)).collect::<Vec<_>>();
     arms.sort_unstable();
     for target in targets {
-        // Some crashes of each history aim at points of their own; the others happen anywhere.
-        world.points.arm(Arm { name: Some((*target).to_owned()), countdown: random.u64(1..4) });
+        // Some crashes of each history aim at points of their own, half of them at the first time they are passed; the
+        // others happen anywhere.
+        let countdown = if random.bool() { 1 } else { random.u64(1..4) };
+        world.points.arm(Arm { name: Some((*target).to_owned()), countdown });
         if target.contains(":undo") {
             // Only a refusal leads there, so refusals are made frequent.
             world.networks_limit = 2;
