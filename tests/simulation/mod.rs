@@ -29,11 +29,12 @@ const FAULTS_MIN: u64 = 5;
 /// How many crashes of a history aim at a point.
 const AIMS: usize = 5;
 
-/// A point that all histories together pass more rarely than this need not be one that a process died at: whether it is
-/// reached at all is chance.
-const PASSED_RARELY: u64 = 30;
+/// A point that all histories together pass more rarely than this is not on the list: whether it is reached at all, or
+/// a process dies there, is chance.
+const PASSED_RARELY: u64 = 100;
 
-/// Every point at which a process may die, as a sorted list. Written by the test that checks it.
+/// Every point at which a process may die and that is not passed rarely, as a sorted list. Written by the test that
+/// checks it.
 const GOLDEN: &str = "tests/simulation/crash-points.txt";
 
 /// What a history did, for the totals.
@@ -247,11 +248,16 @@ fn histories_with_crashes_and_faults_end_with_everything_in_order() {
     for (name, visits) in &table {
         println!("{:>9} passed {:>5} died  {name}", visits.passed, visits.died);
     }
-    let reached = table.keys().cloned().collect::<Vec<_>>();
+    let often = table.iter().filter(|(_, visits)| visits.passed >= PASSED_RARELY).map(|(name, _)| name.clone());
+    let often = often.collect::<Vec<_>>();
     if std::env::var_os("REGENT_BLESS").is_some() {
-        std::fs::write(GOLDEN, reached.join("\n") + "\n").expect("writes");
+        std::fs::write(GOLDEN, often.join("\n") + "\n").expect("writes");
     }
-    assert_eq!(reached, golden(), "the crash points changed: run with REGENT_BLESS=1 and read the difference");
+    let golden = golden();
+    let unknown = often.iter().filter(|name| !golden.contains(name)).collect::<Vec<_>>();
+    let unreached = golden.iter().filter(|name| !table.contains_key(*name)).collect::<Vec<_>>();
+    let bless = "run with REGENT_BLESS=1 and read the difference";
+    assert!(unknown.is_empty() && unreached.is_empty(), "new: {unknown:#?}, gone: {unreached:#?}; {bless}");
     let never = table.iter().filter(|(_, visits)| visits.died == 0 && visits.passed >= PASSED_RARELY);
     let never = never.map(|(name, _)| name).collect::<Vec<_>>();
     assert!(never.is_empty(), "no process died at these points: {never:#?}");
