@@ -242,7 +242,7 @@ async fn create_server(life: &Life, ledger: &mut Ledger, random: &mut fastrand::
             deleted: Some(false),
         };
         ledger.machines.servers.insert(id, known);
-    } else if let Some(known) = ledger.machines.servers.get_mut(&id).filter(|known| known.deleted != Some(false)) {
+    } else if let Some(known) = ledger.machines.servers.get_mut(&id).filter(|known| !known.stays()) {
         // Whatever becomes of this, somebody of that id may be there afterwards.
         *known = KnownServer { certain: false, asked: None, deleted: None, authority, ..known.clone() };
         known.used.extend(&ask.groups);
