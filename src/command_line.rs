@@ -9,8 +9,10 @@ use crate::actors::CREATION_TRIES_MAX_DEFAULT;
 use crate::api::CACHE_MAX_AGE_S_DEFAULT;
 use crate::api::cors::MAX_AGE_S_DEFAULT;
 use crate::api::rate::{BURST_DEFAULT, RATE_DEFAULT};
+use crate::api::v1::deprecation::Availability;
 use crate::model::ids::OrganizationId;
 use crate::model::token::Role;
+use crate::providers::image_probe::SIZE_LIMIT_GIB_DEFAULT;
 
 /// Governs cloud regions: takes desired infrastructure over REST and makes it real.
 #[derive(Debug, Parser)]
@@ -86,6 +88,16 @@ pub struct ServeArguments {
     /// How long clients may keep what a cloud rarely changes, in seconds
     #[arg(long = "cache-max-age", env = "REGENT_CACHE_MAX_AGE", default_value_t = CACHE_MAX_AGE_S_DEFAULT, value_name = "SECONDS")]
     pub cache_max_age_s: u32,
+    /// The largest image that may be imported, in GiB
+    #[arg(long = "image-size-limit", env = "REGENT_IMAGE_SIZE_LIMIT", default_value_t = SIZE_LIMIT_GIB_DEFAULT, value_name = "GIB")]
+    pub image_size_limit_gib: u32,
+    /// Whether the first version of the region service is answered: all of it, what changes nothing, or only what has no
+    /// successor
+    #[arg(long, env = "REGENT_V1", value_enum, default_value_t = Availability::On)]
+    pub v1: Availability,
+    /// Let whoever has the permission read, over the first version, what principals get into their clouds with
+    #[arg(long, env = "REGENT_V1_IDENTITY_SECRETS")]
+    pub v1_identity_secrets: bool,
     /// How many requests an organization may send each second; 0 for any number
     #[arg(long, env = "REGENT_TENANT_RATE", default_value_t = RATE_DEFAULT, value_name = "REQUESTS")]
     pub tenant_rate: u32,

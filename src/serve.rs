@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::actors::{Environment, Options};
 use crate::api::catalogue::Catalogue;
 use crate::api::cors::{CorsPolicy, InvalidOrigin};
+use crate::api::events::Events;
 use crate::api::listen::Incoming;
 use crate::api::rate::{TenantRate, TenantRates};
 use crate::api::tls::{TlsError, TlsFiles};
@@ -36,8 +37,11 @@ use crate::identity::IdentityService;
 use crate::identity::embedded::EmbeddedIdentity;
 use crate::model::ambient::Ambient;
 use crate::model::ids::{OrganizationId, RegionId};
+use crate::model::image_url::ImageUrl;
 use crate::model::sealed::{SealError, Sealed};
-use crate::providers::types::{ExternalNetwork, Flavor, Image};
+use crate::providers::file_storage::{FileStorageClass, provisioner};
+use crate::providers::image_probe::{ImageProbe, ProbeError, Probed};
+use crate::providers::types::{ExternalNetwork, Flavor, Image, VolumeClass};
 use crate::providers::{CallContext, NothingToNote, Provider, ProviderError, ProviderResult, ServerRequest};
 use crate::store::Store;
 use crate::store::embedded::EmbeddedStore;
@@ -105,6 +109,9 @@ pub async fn serve(arguments: ServeArguments) -> Result<(), ServeError> {
     let settings = ApiSettings {
         cors: CorsPolicy::new(&arguments.cors_allow_origin, arguments.cors_max_age_s)?,
         cache_max_age_s: arguments.cache_max_age_s,
+        image_size_limit_gib: arguments.image_size_limit_gib,
+        v1: arguments.v1,
+        v1_identity_secrets: arguments.v1_identity_secrets,
     };
     let identity = Arc::new(EmbeddedIdentity::new(Arc::clone(&store), ambient.clone()));
     let rate = TenantRate { per_second: arguments.tenant_rate, burst: arguments.tenant_burst };
@@ -120,6 +127,8 @@ pub async fn serve(arguments: ServeArguments) -> Result<(), ServeError> {
     let ended = until_told(&mut tasks, &arguments, &foundation, tls.as_deref()).await;
     tracing::info!("stopping");
     stop.cancel();
+    // Streams have no end of their own, and would be waited for.
+    api.events.close();
     drain(tasks).await;
     supervision.stop(STOP_PATIENCE).await;
     ended
@@ -317,7 +326,8 @@ pub fn equipped(
     settings: ApiSettings,
     rates: TenantRates,
 ) -> Arc<Api> {
-    let equipment = Arc::new(Equipment(Arc::clone(environment)));
+    let probe = ImageProbe::new(settings.image_size_limit_gib);
+    let equipment = Arc::new(Equipment(Arc::clone(environment), probe));
     Arc::new(Api {
         store: Arc::clone(&environment.store),
         identity,
@@ -327,11 +337,13 @@ pub fn equipped(
         ambient: environment.ambient.clone(),
         settings,
         rates,
+        events: Events::default(),
     })
 }
 
-/// What the API asks of the process that it belongs to: the clouds that are equipped now, and the envelope key.
-struct Equipment(Arc<Environment>);
+/// What the API asks of the process that it belongs to: the clouds that are equipped now, the envelope key, and a look
+/// at what is to be imported.
+struct Equipment(Arc<Environment>, ImageProbe);
 
 impl Equipment {
     fn cloud(&self, region: RegionId) -> ProviderResult<Arc<dyn Provider>> {
@@ -360,6 +372,24 @@ impl CloudReads for Equipment {
         self.cloud(region)?.images(&self.context(NOBODY)).await
     }
 
+    fn resizes(&self, region: RegionId) -> bool {
+        self.cloud(region).is_ok_and(|cloud| cloud.resizes())
+    }
+
+    async fn probe_image(&self, region: RegionId, url: &ImageUrl) -> Result<Probed, ProbeError> {
+        let cloud = self.cloud(region).map_err(|_| ProbeError::Region)?;
+        if cloud.fetches_images() { self.1.probe(url).await } else { Ok(Probed::default()) }
+    }
+
+    async fn volume_classes(&self, region: RegionId) -> ProviderResult<Vec<VolumeClass>> {
+        self.cloud(region)?.volume_classes(&self.context(NOBODY)).await
+    }
+
+    async fn file_storage_classes(&self, region: RegionId) -> ProviderResult<Vec<FileStorageClass>> {
+        let cloud = self.cloud(region)?;
+        provisioner(cloud.as_ref())?.classes(&self.context(NOBODY)).await
+    }
+
     async fn console_output(
         &self,
         region: RegionId,
@@ -373,5 +403,9 @@ impl CloudReads for Equipment {
 impl Secrets for Equipment {
     fn open(&self, sealed: &Sealed<String>) -> Result<String, SealError> {
         self.0.envelope.open(sealed)
+    }
+
+    fn seal(&self, text: &str) -> Result<Sealed<String>, SealError> {
+        Secrets::seal(&self.0.envelope, text)
     }
 }

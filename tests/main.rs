@@ -1,8 +1,10 @@
 //! Whole-system tests, in one binary: a module for each capability.
 
+mod docs;
 mod http;
 mod kernel;
 mod kill;
+mod scenarios;
 #[cfg(feature = "sabotage")]
 #[expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]
 mod simulation;

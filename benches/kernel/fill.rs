@@ -204,6 +204,8 @@ impl Builder {
             ssh_certificate_authority: None,
             ssh_injection: None,
             infrastructure: None,
+            own_images: Vec::new(),
+            governed: None,
         };
         let metadata = self.metadata(name, placement, Some(network.key()));
         let mut record = Record::new::<Server>(ServerId::named(network, name).0, metadata, &spec);
@@ -219,6 +221,7 @@ impl Builder {
             tags: Vec::new(),
             spec,
             user_data: None,
+            may_create: true,
             detail: record.detail.read().unwrap(),
         };
         self.make(&mut record, ProviderCall::ConvergeServer(request)).await;

@@ -155,7 +155,7 @@ async fn everybody_answers(environment: &Environment) -> usize {
 }
 
 /// A line of this process's status, in MiB.
-fn memory(name: &str) -> f64 {
+pub fn memory(name: &str) -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap();
     line.trim().trim_end_matches(" kB").trim().parse::<f64>().unwrap() / 1024.0

@@ -7,6 +7,8 @@
 //!   that commits the same rows;
 //! - `reaction`: from accepted to the first call, and from a dependency's readiness to its dependant's call;
 //! - `outage`: creates in one region while another region's cloud is down;
+//! - `following`: from what a server's actor says to what its instance says;
+//! - `lists`: one project's part of 50,000 resources, the stream of changes, a list of everything;
 //! - `flood`: one tenant's create while another one's five thousand wait;
 //! - `machines`: 100,000 settled resources of all kinds: their start, their memory, and what idling costs.
 #![expect(
@@ -19,6 +21,8 @@ mod bare;
 mod creates;
 mod fill;
 mod flood;
+mod following;
+mod lists;
 mod load;
 mod machines;
 mod outage;
@@ -75,6 +79,12 @@ fn main() {
     }
     if wanted("reaction") {
         reaction::run();
+    }
+    if wanted("following") {
+        following::run();
+    }
+    if wanted("lists") {
+        lists::run();
     }
     if wanted("outage") {
         outage::run();

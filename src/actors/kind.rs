@@ -4,9 +4,14 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use serde::de::DeserializeOwned;
 
+use crate::model::cluster::Cluster;
 use crate::model::condition::{Reason, Statement, Truth};
+use crate::model::file_storage::FileStorage;
 use crate::model::identity::Identity;
 use crate::model::ids::{Key, Kind};
+use crate::model::image::Image;
+use crate::model::instance::Instance;
+use crate::model::load_balancer::LoadBalancer;
 use crate::model::metadata::Metadata;
 use crate::model::network::Network;
 use crate::model::organization::{Organization, Project};
@@ -14,6 +19,7 @@ use crate::model::record::{CorruptRecord, Document, Record, Resource, ResourceKi
 use crate::model::security_group::SecurityGroup;
 use crate::model::server::Server;
 use crate::model::ssh_certificate_authority::SshCertificateAuthority;
+use crate::model::volume::Volume;
 use crate::providers::call::Fact;
 use crate::store::{Store, StoreError};
 
@@ -24,9 +30,11 @@ pub trait Behaviour: ResourceKind + Sized {
     /// Does a monitor look at it in bulk?
     const IS_MONITORED: bool = false;
 
-    /// Does its deletion also reach what refers to it? The bridge from a tenant to what it holds elsewhere in the
-    /// tree.
-    const IS_BRIDGE: bool = false;
+    /// Is it as what it waits for is? Then it is told of every change of that, and not only of whether it is ready.
+    const FOLLOWS: bool = false;
+
+    /// Which of those that it owns it answers for: it looks at them in every pass, and is told of their every change.
+    const GOVERNS: Option<Kind> = None;
 
     /// Can verbs be asked of it?
     const HAS_VERBS: bool = false;
@@ -34,7 +42,12 @@ pub trait Behaviour: ResourceKind + Sized {
     /// Is a monitor's word taken into what is known, or only a reason to look?
     const TAKES_SIGHTINGS: bool = false;
 
-    /// What must be ready before it can be made.
+    /// Does its deletion also reach those of this kind that refer to it? The bridge to what hangs elsewhere in the tree.
+    fn is_bridge_to(_kind: Kind) -> bool {
+        false
+    }
+
+    /// What must be ready before it can be made, or what it follows.
     fn gates(_resource: &Resource<Self>) -> Vec<Key> {
         Vec::new()
     }
@@ -83,7 +96,7 @@ pub trait Behaviour: ResourceKind + Sized {
         false
     }
 
-    /// A hidden owner that is to go once this resource has gone.
+    /// Who is to go once this resource has gone: a hidden owner, or what was made for it alone.
     fn followed_by(_resource: &Resource<Self>) -> Option<Key> {
         None
     }
@@ -130,7 +143,9 @@ impl Health {
 pub struct KindEntry {
     pub kind: Kind,
     pub is_monitored: bool,
-    pub is_bridge: bool,
+    pub follows: bool,
+    pub governs: Option<Kind>,
+    pub is_bridge_to: fn(Kind) -> bool,
     pub has_verbs: bool,
     pub takes_sightings: bool,
     pub gates: fn(&Record) -> Result<Vec<Key>, CorruptRecord>,
@@ -162,7 +177,9 @@ impl KindEntry {
         Self {
             kind: K::KIND,
             is_monitored: K::IS_MONITORED,
-            is_bridge: K::IS_BRIDGE,
+            follows: K::FOLLOWS,
+            governs: K::GOVERNS,
+            is_bridge_to: K::is_bridge_to,
             has_verbs: K::HAS_VERBS,
             takes_sightings: K::TAKES_SIGHTINGS,
             gates: |record| Ok(K::gates(&record.open::<K>()?)),
@@ -197,14 +214,20 @@ impl KindEntry {
 }
 
 /// Every kind that has actors, owners before what they own. A kind that is not here is only a record.
-static KINDS: [KindEntry; 7] = [
+static KINDS: &[KindEntry] = &[
     KindEntry::of::<Organization>(),
     KindEntry::of::<Project>(),
     KindEntry::of::<Identity>(),
     KindEntry::of::<Network>(),
     KindEntry::of::<SecurityGroup>(),
+    KindEntry::of::<LoadBalancer>(),
     KindEntry::of::<SshCertificateAuthority>(),
     KindEntry::of::<Server>(),
+    KindEntry::of::<Volume>(),
+    KindEntry::of::<Image>(),
+    KindEntry::of::<FileStorage>(),
+    KindEntry::of::<Cluster>(),
+    KindEntry::of::<Instance>(),
 ];
 
 #[must_use]

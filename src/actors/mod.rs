@@ -11,9 +11,15 @@
 //! A kind is pure: it says what must be ready first, which steps make and unmake it, and how a fact from the cloud
 //! is taken into its status. The actor does the rest, the same for all: one pass at a time, beside the mailbox.
 
+pub mod cluster;
 pub mod decision;
+pub mod file_storage;
+pub mod foresight;
 pub mod identity;
+pub mod image;
+pub mod instance;
 pub mod kind;
+pub mod load_balancer;
 pub mod monitor;
 pub mod network;
 pub mod pass;
@@ -22,6 +28,7 @@ pub mod security_group;
 pub mod server;
 pub mod tasks;
 pub mod tenants;
+pub mod volume;
 
 use std::sync::Arc;
 use std::time::Duration;

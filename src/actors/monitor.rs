@@ -20,12 +20,18 @@ use uuid::Uuid;
 
 use super::{Environment, kind, tasks};
 use crate::graph::message::{Message, Observation, Sighting};
+use crate::graph::snapshot::Snapshot;
+use crate::model::condition::Condition;
 use crate::model::ids::{Key, Kind, OrganizationId, RegionId};
+use crate::model::instance::Check;
 use crate::providers::{CallContext, Listed, NothingToNote, ProviderError, Sequence};
 
 /// How soon a look at everything that failed is tried again: much sooner than the next one is due, because nothing has
 /// been seen, but not at once, because the cloud has just failed.
 const TICKS_AFTER_FAILURE: u32 = 5;
+
+/// After how many missed looks at everything what is on record is called old. One or two are a cloud that restarts.
+const LOOKS_MISSED_MAX: u32 = 3;
 
 /// How many ids are asked for in one read of pending objects.
 const PENDING_MAX: usize = 1000;
@@ -88,6 +94,8 @@ pub struct State {
     since_full: u32,
     /// The last of the pending ones that was looked at.
     looked_at: Option<Key>,
+    /// When everything was last seen, or the monitor began.
+    observed: jiff::Timestamp,
 }
 
 impl Actor for Monitor {
@@ -109,6 +117,9 @@ impl Actor for Monitor {
         match message {
             MonitorMessage::Poll => state.poll(&myself),
             MonitorMessage::Looked(looked) => {
+                if looked.at_everything && !looked.failed {
+                    state.observed = state.environment.ambient.now();
+                }
                 if looked.failed && looked.at_everything {
                     state.since_full = state.full_every().saturating_sub(TICKS_AFTER_FAILURE);
                 }
@@ -130,7 +141,8 @@ fn schedule(myself: &ActorRef<MonitorMessage>, after: std::time::Duration) {
 impl State {
     /// The first look at everything comes soon: much may have changed while nobody looked.
     fn new(environment: Arc<Environment>, region: RegionId) -> Self {
-        let mut state = Self { environment, region, since_full: 0, looked_at: None };
+        let observed = environment.ambient.now();
+        let mut state = Self { environment, region, since_full: 0, looked_at: None, observed };
         state.since_full = state.full_every().saturating_sub(TICKS_AFTER_FAILURE);
         state
     }
@@ -138,6 +150,7 @@ impl State {
     /// Looks at everything when it is time, otherwise at what is pending, otherwise not at all.
     fn poll(&mut self, myself: &ActorRef<MonitorMessage>) {
         self.since_full += 1;
+        self.tell_age();
         let scope = if self.since_full >= self.full_every() {
             self.since_full = 0;
             Scope::Everything
@@ -163,6 +176,22 @@ impl State {
         });
     }
 
+    /// How old what is known of the region is. Those who show what they were told are told when that becomes old, and
+    /// when it is fresh again.
+    fn tell_age(&self) {
+        let (graph, region) = (&self.environment.graph, self.region);
+        let age = self.environment.ambient.now().duration_since(self.observed);
+        metrics::gauge!("regent_observation_age_seconds", "region" => region.to_string()).set(age.as_secs_f64());
+        let is_fresh = age
+            <= jiff::SignedDuration::try_from(self.environment.options.poll_settled * LOOKS_MISSED_MAX)
+                .unwrap_or(jiff::SignedDuration::MAX);
+        if graph.note_observed(region, is_fresh) {
+            for member in graph.of_region(region).into_iter().filter(|member| member.key.kind == Kind::Instance) {
+                graph.send(member.key, Message::DependencyMoved(region.key()));
+            }
+        }
+    }
+
     /// How many ticks lie between two looks at everything.
     fn full_every(&self) -> u32 {
         let options = &self.environment.options;
@@ -186,7 +215,9 @@ async fn look(environment: &Environment, region: RegionId, scope: &Scope) -> boo
         Scope::Everything => {
             let mut expected = kind::all().filter(|entry| entry.is_monitored).map(|entry| (entry.kind, Vec::new()));
             let mut expected = expected.by_ref().collect::<BTreeMap<Kind, Vec<Key>>>();
-            for member in environment.graph.of_region(region).into_iter().filter(|member| member.realised) {
+            let members = environment.graph.of_region(region);
+            count_checks(region, &members);
+            for member in members.into_iter().filter(|member| member.realised) {
                 if let Some(keys) = expected.get_mut(&member.key.kind) {
                     keys.push(member.key);
                 }
@@ -219,6 +250,19 @@ async fn look(environment: &Environment, region: RegionId, scope: &Scope) -> boo
     failed
 }
 
+/// How many instances fail each check now, by what they say of themselves.
+fn count_checks(region: RegionId, members: &[Arc<Snapshot>]) {
+    let instances = members.iter().filter(|member| member.key.kind == Kind::Instance).collect::<Vec<_>>();
+    for check in Check::ALL {
+        let says = |said: &Option<Condition>| said.as_ref().is_some_and(|said| said.message == check.message());
+        let fails = |member: &&&Arc<Snapshot>| says(&member.conditions.healthy) || says(&member.conditions.available);
+        let failing = instances.iter().filter(fails).count();
+        let labels = [("region", region.to_string()), ("check", check.word().to_owned())];
+        metrics::gauge!("regent_instance_checks_failing", &labels)
+            .set(f64::from(u32::try_from(failing).unwrap_or(u32::MAX)));
+    }
+}
+
 /// Reads everything of a kind, page by page; tells what differs, and returns what is there.
 async fn look_at_kind(
     environment: &Environment,
@@ -234,7 +278,10 @@ async fn look_at_kind(
     let mut first: Option<Sequence> = None;
     let mut after = None;
     loop {
-        let page = provider.list(&context, kind, only, after.as_deref()).await?;
+        let page = match provider.file_storage() {
+            Some(storage) if kind == Kind::FileStorage => storage.list(&context, only, after.as_deref()).await?,
+            _ => provider.list(&context, kind, only, after.as_deref()).await?,
+        };
         // The oldest page speaks for all: what was seen since then is newer.
         first = first.or(Some(page.sequence));
         for listed in page.fact.items {

@@ -8,7 +8,8 @@
 
 use super::decision::Step;
 use super::kind::{Behaviour, Health};
-use crate::model::ids::{IdentityId, Key, NetworkId};
+use crate::model::ids::{IdentityId, Key, Kind, NetworkId};
+use crate::model::metadata::ApiVersion;
 use crate::model::network::{Network, NetworkDetail};
 use crate::model::record::{CorruptRecord, Resource};
 use crate::providers::NetworkRequest;
@@ -16,6 +17,11 @@ use crate::providers::call::{Fact, ProviderCall};
 
 impl Behaviour for Network {
     const IS_MONITORED: bool = true;
+
+    /// Whatever works on a network goes with it, wherever in the tree it hangs.
+    fn is_bridge_to(kind: Kind) -> bool {
+        matches!(kind, Kind::Instance | Kind::Cluster)
+    }
 
     fn gates(resource: &Resource<Self>) -> Vec<Key> {
         resource.metadata.placement.identity.map(IdentityId::key).into_iter().collect()
@@ -47,8 +53,9 @@ impl Behaviour for Network {
         detail.fingerprint
     }
 
+    /// A principal that a user made for itself stays, and may own other networks.
     fn followed_by(resource: &Resource<Self>) -> Option<Key> {
-        resource.metadata.owner
+        resource.metadata.owner.filter(|_| resource.metadata.api_version == ApiVersion::V2)
     }
 }
 

@@ -70,7 +70,10 @@ impl FirstPass {
         });
         let active = record.conditions.active.as_ref().map(|condition| condition.reason);
         let moving = matches!(active, Some(Reason::Phase(phase)) if phase.is_passing());
-        if settled && !moving && !record.metadata.is_deleting() { Self::WhenTold } else { Self::After(turn) }
+        // What follows others may have missed what became of them.
+        let follows = super::kind::entry(record.key.kind).is_some_and(|entry| entry.follows || entry.governs.is_some());
+        let is_idle = settled && !moving && !follows && !record.metadata.is_deleting();
+        if is_idle { Self::WhenTold } else { Self::After(turn) }
     }
 }
 
@@ -193,7 +196,8 @@ impl Actor for ResourceActor {
             }
             _ if state.running.is_some() && sabotage::is_on(Defect::LoseWakesDuringPass) => {}
             Message::Changed(record) => state.changed(&record),
-            Message::Referenced | Message::ChildGone(_) if !state.record.metadata.is_deleting() => {}
+            Message::Referenced | Message::ChildGone(_)
+                if !state.record.metadata.is_deleting() && state.entry.governs.is_none() => {}
             Message::Referenced | Message::ChildGone(_) | Message::DependencyMoved(_) => {
                 state.attempt = 0;
                 state.wake();
@@ -255,7 +259,8 @@ impl State {
         let newer = observation.sequence > self.sequence;
         self.sequence = self.sequence.max(observation.sequence);
         let news = match &observation.sighting {
-            Sighting::Absent => (self.entry.is_realised)(&self.record),
+            // Who waits for the cloud may never have had its object on record: a deletion can find what nobody noted.
+            Sighting::Absent => self.on_cloud || (self.entry.is_realised)(&self.record),
             Sighting::Present(fact) => match (self.entry.absorb)(self.record.key, &self.record.detail, fact) {
                 Ok(absorbed) => absorbed.detail != self.record.detail || absorbed.health != Health::Healthy,
                 Err(_) => true,

@@ -1,13 +1,13 @@
 //! A security group's life.
 //!
 //! ```text
-//!   ──▶ waits for its network ──▶ group made, rules as asked for ──▶ Done
+//!   ──▶ waits for its network, or its principal ──▶ group made, rules as asked for ──▶ Done
 //!   deleting ──▶ servers that use it are gone ──▶ group confirmed absent ──▶ gone
 //! ```
 
 use super::decision::Step;
 use super::kind::{Behaviour, Health};
-use crate::model::ids::{Key, NetworkId, SecurityGroupId};
+use crate::model::ids::{IdentityId, Key, NetworkId, SecurityGroupId};
 use crate::model::record::{CorruptRecord, Resource};
 use crate::model::security_group::{SecurityGroup, SecurityGroupDetail};
 use crate::providers::SecurityGroupRequest;
@@ -17,7 +17,9 @@ impl Behaviour for SecurityGroup {
     const IS_MONITORED: bool = true;
 
     fn gates(resource: &Resource<Self>) -> Vec<Key> {
-        resource.metadata.placement.network.map(NetworkId::key).into_iter().collect()
+        let placement = &resource.metadata.placement;
+        // One of the first version lies in no network: it is for all those of its principal.
+        placement.network.map(NetworkId::key).or(placement.identity.map(IdentityId::key)).into_iter().collect()
     }
 
     fn step(resource: &Resource<Self>) -> Result<Step, CorruptRecord> {

@@ -10,15 +10,20 @@
 //! and nobody's to maintain (B31). A reference of another service only makes it wait.
 
 use super::kind::Behaviour;
+use crate::model::ids::Kind;
 use crate::model::organization::{Organization, Project};
 use crate::model::ssh_certificate_authority::SshCertificateAuthority;
 
 impl Behaviour for Organization {
-    const IS_BRIDGE: bool = true;
+    fn is_bridge_to(_kind: Kind) -> bool {
+        true
+    }
 }
 
 impl Behaviour for Project {
-    const IS_BRIDGE: bool = true;
+    fn is_bridge_to(_kind: Kind) -> bool {
+        true
+    }
 }
 
 impl Behaviour for SshCertificateAuthority {}

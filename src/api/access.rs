@@ -7,7 +7,7 @@ use super::error::ApiError;
 use crate::identity::Caller;
 use crate::identity::acl::{Endpoint, Operation, Scope};
 use crate::model::ids::{Key, Kind, NetworkId, OrganizationId, ProjectId, RegionId};
-use crate::model::metadata::{Placement, Principal};
+use crate::model::metadata::{ApiVersion, Placement, Principal};
 use crate::model::record::{CorruptRecord, Place, Record, Resource};
 use crate::model::region::{Region, RegionSpec};
 use crate::store::{Batch, Committed, Refusal, StoreError};
@@ -24,12 +24,19 @@ pub const fn scope_of(placement: &Placement) -> Scope {
 
 /// The resource, if it is there and the caller may read it. Foreign and unknown are the same answer.
 pub async fn readable(api: &Api, caller: &Caller, endpoint: Endpoint, key: Key) -> Result<Arc<Record>, ApiError> {
+    readable_in(api, caller, (endpoint, ApiVersion::V2), key).await
+}
+
+/// The same, on either version of the surface. What the other one made is not there.
+pub async fn readable_in(
+    api: &Api,
+    caller: &Caller,
+    (endpoint, version): (Endpoint, ApiVersion),
+    key: Key,
+) -> Result<Arc<Record>, ApiError> {
     let record = api.store.get(key).await?.ok_or_else(ApiError::not_found)?;
-    if caller.allows(endpoint, Operation::Read, scope_of(&record.metadata.placement)) {
-        Ok(record)
-    } else {
-        Err(ApiError::not_found())
-    }
+    let is_allowed = caller.allows(endpoint, Operation::Read, scope_of(&record.metadata.placement));
+    if is_allowed && record.metadata.api_version == version { Ok(record) } else { Err(ApiError::not_found()) }
 }
 
 /// Refuses, by name, what the caller may not do to something that it may read.
@@ -73,10 +80,32 @@ pub async fn visible_region(
 pub async fn reachable_region(api: &Api, caller: &Caller, region: RegionId) -> Result<Resource<Region>, ApiError> {
     let record = api.store.get(region.key()).await?.ok_or_else(ApiError::not_found)?;
     let resource = record.open::<Region>()?;
+    if is_reachable(caller, &resource.spec) { Ok(resource) } else { Err(ApiError::not_found()) }
+}
+
+/// Does the region exist for any organization that the caller belongs to?
+#[must_use]
+pub fn is_reachable(caller: &Caller, region: &RegionSpec) -> bool {
     let organizations = &caller.acl().organizations;
-    let is_listed = || organizations.keys().any(|organization| resource.spec.is_visible_to(*organization));
-    let is_reachable = resource.spec.organizations.is_none() || is_listed() || sees_every_region(caller);
-    if is_reachable && !caller.acl().is_empty() { Ok(resource) } else { Err(ApiError::not_found()) }
+    let is_listed = || organizations.keys().any(|organization| region.is_visible_to(*organization));
+    let is_reachable = region.organizations.is_none() || is_listed() || sees_every_region(caller);
+    is_reachable && !caller.acl().is_empty()
+}
+
+/// Refuses, by name, who may not do this in any organization that the region is there for.
+pub fn permitted_in_region(
+    caller: &Caller,
+    endpoint: Endpoint,
+    operation: Operation,
+    region: &RegionSpec,
+) -> Result<(), ApiError> {
+    let organizations = caller.acl().organizations.keys().filter(|organization| region.is_visible_to(**organization));
+    let mut scopes = organizations.map(|organization| Scope::Organization(*organization)).chain([Scope::Global]);
+    if scopes.any(|scope| caller.allows(endpoint, operation, scope)) {
+        Ok(())
+    } else {
+        Err(ApiError::not_permitted(endpoint, operation))
+    }
 }
 
 /// Where something that lies in a network lies.
@@ -94,7 +123,7 @@ fn sees_every_region(caller: &Caller) -> bool {
 
 /// How often a read-modify-write is tried against other writers. Each loss means that another writer won, so this
 /// many losses in a row mean a storm on one resource; more tries would hold the request longer than its client waits.
-const UPDATE_TRIES_MAX: usize = 16;
+pub const UPDATE_TRIES_MAX: usize = 16;
 
 /// Commits what `planned` makes of the records as it finds them, again and again while others write in between: change
 /// them, take one away, or give one a child. If what stood in the way stays, `planned` will find it and say so better.
@@ -131,7 +160,23 @@ pub const fn endpoint_of(kind: Kind) -> Option<Endpoint> {
         Kind::Network => Some(Endpoint::NetworksV2),
         Kind::SecurityGroup => Some(Endpoint::SecurityGroupsV2),
         Kind::SshCertificateAuthority => Some(Endpoint::SshCertificateAuthoritiesV2),
+        Kind::LoadBalancer => Some(Endpoint::LoadBalancersV2),
         Kind::Server => Some(Endpoint::Servers),
+        Kind::Volume => Some(Endpoint::VolumesV2),
+        Kind::FileStorage => Some(Endpoint::FileStorageV2),
+        Kind::Image => Some(Endpoint::Images),
+        Kind::Instance => Some(Endpoint::Instances),
+        Kind::Cluster => Some(Endpoint::ComputeClusters),
         Kind::Token | Kind::Operation => None,
+    }
+}
+
+/// The same, of an object that this version made.
+#[must_use]
+pub const fn endpoint_in(kind: Kind, version: ApiVersion) -> Option<Endpoint> {
+    match (kind, version) {
+        (Kind::Network, ApiVersion::V1) => Some(Endpoint::NetworksV1),
+        (Kind::SecurityGroup, ApiVersion::V1) => Some(Endpoint::SecurityGroupsV1),
+        _ => endpoint_of(kind),
     }
 }

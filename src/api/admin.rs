@@ -17,7 +17,7 @@ use super::access::permitted;
 use super::context::Trail;
 use super::error::{ApiError, Failure};
 use super::extract::{Authenticated, JsonBody, PathElements, QueryElements};
-use super::{Shared, finished, system};
+use super::{Shared, finished, staging, system, with_refusals};
 use crate::identity::Caller;
 use crate::identity::acl::{Endpoint, Operation, Scope};
 use crate::model::ids::{Key, Kind, RegionId, parse_uuid};
@@ -47,7 +47,7 @@ pub fn router(api: &Shared, inspection: Arc<dyn Inspection>, metrics: Option<Pro
             move || std::future::ready(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], metrics.render()));
         routes = routes.route("/metrics", get(render));
     }
-    finished(routes, api)
+    finished(with_refusals(routes).layer(axum::middleware::from_fn(staging::refuse)), api)
 }
 
 fn may(caller: &Caller, operation: Operation) -> Result<(), ApiError> {

@@ -27,6 +27,7 @@ pub fn record(method: &Method, context: &RequestContext, status: StatusCode) {
         principal = entry.principal,
         verb = %method,
         operation = entry.operation,
+        dry_run = entry.dry_run.then_some(true),
         organization_id = text(entry.scope.organization.as_ref().map(|id| id as _)),
         project_id = text(entry.scope.project.as_ref().map(|id| id as _)),
         region_id = text(entry.scope.region.as_ref().map(|id| id as _)),

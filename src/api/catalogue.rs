@@ -15,7 +15,10 @@ use super::CloudReads;
 use super::error::ApiError;
 use crate::actors::tasks;
 use crate::model::ids::RegionId;
-use crate::providers::types::{ExternalNetwork, Flavor, Image};
+use crate::model::image_url::ImageUrl;
+use crate::providers::file_storage::FileStorageClass;
+use crate::providers::image_probe::{ProbeError, Probed};
+use crate::providers::types::{ExternalNetwork, Flavor, Image, VolumeClass};
 use crate::providers::{ProviderError, ProviderResult, ServerRequest};
 
 /// How long an answer serves without asking again. Longer, and an operator's change seems not to have happened.
@@ -29,15 +32,18 @@ pub const JUST_NOW: Duration = Duration::from_secs(1);
 const STALE_MAX: Duration = Duration::from_mins(10);
 
 /// What every region offers. One entry for each region that exists: callers look the region up before they ask.
+#[derive(Clone)]
 pub struct Catalogue {
     clouds: Arc<dyn CloudReads>,
-    shelves: DashMap<RegionId, Arc<Shelf>>,
+    shelves: Arc<DashMap<RegionId, Arc<Shelf>>>,
 }
 
 #[derive(Default)]
 struct Shelf {
     flavors: Arc<Kept<Vec<Flavor>>>,
     images: Arc<Kept<Vec<Image>>>,
+    volume_classes: Arc<Kept<Vec<VolumeClass>>>,
+    file_storage_classes: Arc<Kept<Vec<FileStorageClass>>>,
 }
 
 /// One list. Whoever holds the flight fetches it; a fetch whose asker went away is given up and left to the next.
@@ -148,7 +154,7 @@ const fn is_final(error: &ProviderError) -> bool {
 impl Catalogue {
     #[must_use]
     pub fn of(clouds: Arc<dyn CloudReads>) -> Self {
-        Self { clouds, shelves: DashMap::new() }
+        Self { clouds, shelves: Arc::default() }
     }
 
     pub async fn flavors(&self, region: RegionId, age_max: Duration) -> Result<Arc<Vec<Flavor>>, ApiError> {
@@ -162,6 +168,39 @@ impl Catalogue {
         let clouds = Arc::clone(&self.clouds);
         let fetch = async move { clouds.images(region).await };
         let fetched = self.shelf(region).images.get(age_max, fetch).await;
+        fetched.map_err(|error| refused(&error))
+    }
+
+    /// Can servers of the region get another flavor in place? Asked of the provider, which knows without its cloud.
+    #[must_use]
+    pub fn resizes(&self, region: RegionId) -> bool {
+        self.clouds.resizes(region)
+    }
+
+    /// What there is to import, as far as the region wants to know before it takes it.
+    pub async fn probe_image(&self, region: RegionId, url: &ImageUrl) -> Result<Probed, ApiError> {
+        self.clouds.probe_image(region, url).await.map_err(|error| match error {
+            ProbeError::Region => ApiError::not_found(),
+            ProbeError::Busy => ApiError::unavailable(),
+            error => ApiError::unprocessable(format!("spec.uri {error}")),
+        })
+    }
+
+    pub async fn volume_classes(&self, region: RegionId, age_max: Duration) -> Result<Arc<Vec<VolumeClass>>, ApiError> {
+        let clouds = Arc::clone(&self.clouds);
+        let fetch = async move { clouds.volume_classes(region).await };
+        let fetched = self.shelf(region).volume_classes.get(age_max, fetch).await;
+        fetched.map_err(|error| refused(&error))
+    }
+
+    pub async fn file_storage_classes(
+        &self,
+        region: RegionId,
+        age_max: Duration,
+    ) -> Result<Arc<Vec<FileStorageClass>>, ApiError> {
+        let clouds = Arc::clone(&self.clouds);
+        let fetch = async move { clouds.file_storage_classes(region).await };
+        let fetched = self.shelf(region).file_storage_classes.get(age_max, fetch).await;
         fetched.map_err(|error| refused(&error))
     }
 

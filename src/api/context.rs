@@ -87,6 +87,8 @@ pub struct TrailEntry {
     pub operation: Option<&'static str>,
     /// Is it asked for a secret? That is audited although nothing changes.
     pub hands_out: bool,
+    /// Is it only asked what would happen?
+    pub dry_run: bool,
 }
 
 impl Trail {
@@ -117,6 +119,10 @@ impl Trail {
     /// The word of a verb, where several share a method.
     pub fn operation(&self, word: &'static str) {
         self.with(|entry| entry.operation = Some(word));
+    }
+
+    pub fn dry_run(&self) {
+        self.with(|entry| entry.dry_run = true);
     }
 
     /// A secret is asked for, whether or not it is given.

@@ -11,10 +11,12 @@ use axum::response::{IntoResponse, Response};
 use super::Shared;
 use super::error::ApiError;
 
-const ALLOWED_HEADERS: HeaderValue =
-    HeaderValue::from_static("Authorization, Content-Type, traceparent, tracestate, If-Match, Idempotency-Key");
+const ALLOWED_HEADERS: HeaderValue = HeaderValue::from_static(
+    "Authorization, Content-Type, traceparent, tracestate, If-Match, Idempotency-Key, Last-Event-ID",
+);
 
-const EXPOSED_HEADERS: HeaderValue = HeaderValue::from_static("ETag, Retry-After, x-request-id");
+const EXPOSED_HEADERS: HeaderValue =
+    HeaderValue::from_static("Deprecation, ETag, Idempotency-Replayed, Link, Retry-After, x-request-id");
 
 /// A day: the answer to a preflight changes only with a new release.
 pub const MAX_AGE_S_DEFAULT: u32 = 86_400;

@@ -20,6 +20,10 @@ use crate::store::{Refusal, StoreError};
 /// about this long; a larger number would leave an idle server waiting for its clients.
 pub const RETRY_AFTER_S: u32 = 1;
 
+/// The same, for an organization that has used as many idempotency keys as may be kept: they run out one by one over
+/// a day, so that some minutes free some of them.
+const REMEMBERED_RETRY_AFTER_S: u32 = 300;
+
 /// The body of every error answer.
 #[derive(Clone, Debug, Serialize, Deserialize, utoipa::ToSchema)]
 #[schema(as = error)]
@@ -55,6 +59,8 @@ pub enum Failure {
     NotFound,
     MethodNotAllowed,
     Conflict,
+    /// The resource is not the one that the client read.
+    PreconditionFailed,
     TooLarge,
     UnsupportedMediaType,
     Unprocessable,
@@ -77,6 +83,7 @@ impl Failure {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::Conflict => StatusCode::CONFLICT,
+            Self::PreconditionFailed => StatusCode::PRECONDITION_FAILED,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::Unprocessable => StatusCode::UNPROCESSABLE_ENTITY,
@@ -94,7 +101,8 @@ impl Failure {
             Self::Forbidden => ErrorWord::Forbidden,
             Self::NotFound => ErrorWord::NotFound,
             Self::MethodNotAllowed => ErrorWord::MethodNotAllowed,
-            Self::Conflict => ErrorWord::Conflict,
+            // The contract's list of words has none for this; it is a conflict that the client has asked to be told of.
+            Self::Conflict | Self::PreconditionFailed => ErrorWord::Conflict,
             Self::TooLarge => ErrorWord::RequestEntityTooLarge,
             Self::UnsupportedMediaType => ErrorWord::UnsupportedMediaType,
             Self::Unprocessable => ErrorWord::UnprocessableContent,
@@ -121,6 +129,7 @@ impl Failure {
             StatusCode::NOT_FOUND => Self::NotFound,
             StatusCode::METHOD_NOT_ALLOWED => Self::MethodNotAllowed,
             StatusCode::CONFLICT => Self::Conflict,
+            StatusCode::PRECONDITION_FAILED => Self::PreconditionFailed,
             StatusCode::PAYLOAD_TOO_LARGE => Self::TooLarge,
             StatusCode::UNSUPPORTED_MEDIA_TYPE => Self::UnsupportedMediaType,
             StatusCode::UNPROCESSABLE_ENTITY => Self::Unprocessable,
@@ -207,6 +216,7 @@ impl ApiError {
             Failure::NotFound => return Self::not_found(),
             Failure::MethodNotAllowed => "the method is not allowed for this path",
             Failure::Conflict => "the resource already exists",
+            Failure::PreconditionFailed => "the resource is not as the If-Match header says; read it again",
             Failure::TooLarge => "the request body is too large",
             Failure::UnsupportedMediaType => "the request body must be application/json",
             Failure::Unprocessable => "the request cannot be carried out",
@@ -274,6 +284,12 @@ impl From<Refusal> for ApiError {
                 Self::forbidden(format!("the {} is in use and cannot be deleted", target.kind))
             }
             Refusal::QuotaExceeded { .. } => Self::forbidden(refusal.to_string()),
+            Refusal::Protected(key) => Self::forbidden(format!(
+                "the {} or something that goes with it is protected from deletion; set deletionProtection to false first",
+                key.kind.noun()
+            )),
+            Refusal::Remembered => Self::new(Failure::Conflict, "the request has been answered before"),
+            Refusal::TooManyRemembered => Self::too_many_requests(REMEMBERED_RETRY_AFTER_S),
         }
     }
 }
@@ -290,13 +306,14 @@ mod tests {
     use crate::model::quota::QuotaKind;
     use uuid::Uuid;
 
-    const EVERY: [Failure; 12] = [
+    const EVERY: [Failure; 13] = [
         Failure::InvalidRequest,
         Failure::AccessDenied,
         Failure::Forbidden,
         Failure::NotFound,
         Failure::MethodNotAllowed,
         Failure::Conflict,
+        Failure::PreconditionFailed,
         Failure::TooLarge,
         Failure::UnsupportedMediaType,
         Failure::Unprocessable,

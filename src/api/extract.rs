@@ -6,25 +6,21 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use axum::body::{Body, Bytes};
-use axum::extract::{FromRequest, FromRequestParts, Query, RawPathParams, Request};
+use axum::extract::{FromRequest, FromRequestParts, OriginalUri, Query, RawPathParams, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, Uri, header};
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
 
-use super::Shared;
 use super::context::{RequestContext, Trail};
 use super::error::{ApiError, Failure};
 use super::strict_json;
+use super::{Api, Shared};
 use crate::identity::speaking::SpeakingFor;
 use crate::identity::{Account, Caller};
 
 /// The largest body that is read. The largest legitimate one, a network with every list full, is a tenth of it.
 pub const BODY_LEN_MAX: usize = 1024 * 1024;
-
-/// How much of a body that is too large is read and thrown away, so that its sender gets to see the answer rather
-/// than a closed connection. A sender of more than this is not listening anyway.
-const DISCARDED_LEN_MAX: usize = 16 * BODY_LEN_MAX;
 
 const PRINCIPAL: &str = "x-principal";
 const IMPERSONATE: &str = "x-impersonate";
@@ -36,7 +32,7 @@ impl FromRequestParts<Shared> for Authenticated {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, api: &Shared) -> Result<Self, ApiError> {
-        let caller = api.identity.authenticate(bearer(&parts.headers)?, &speaking_for(&parts.headers)).await?;
+        let caller = recognized(api, &parts.headers).await?;
         if let Some(context) = parts.extensions.get::<RequestContext>() {
             context.trail.actor(&caller);
         }
@@ -48,6 +44,11 @@ impl FromRequestParts<Shared> for Authenticated {
         }
         Ok(Self(caller))
     }
+}
+
+/// Whose request it is, without counting it.
+pub(super) async fn recognized(api: &Api, headers: &HeaderMap) -> Result<Caller, ApiError> {
+    Ok(api.identity.authenticate(bearer(headers)?, &speaking_for(headers)).await?)
 }
 
 /// What the request says about whom it speaks for. What can be read in two ways, or in none, is kept as something that
@@ -65,9 +66,9 @@ fn speaking_for(headers: &HeaderMap) -> SpeakingFor {
 }
 
 /// A header that is there more than once, or is no text.
-struct Ambiguous;
+pub(super) struct Ambiguous;
 
-fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Ambiguous> {
+pub(super) fn single<'a>(headers: &'a HeaderMap, name: &str) -> Result<Option<&'a str>, Ambiguous> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
@@ -118,17 +119,41 @@ impl FromRequestParts<Shared> for PathElements {
 }
 
 /// The query as it was written: names may repeat.
-pub struct QueryElements(Vec<(String, String)>);
+pub struct QueryElements {
+    pairs: Vec<(String, String)>,
+    address: Uri,
+}
 
 impl QueryElements {
+    pub fn pairs(&self) -> impl Iterator<Item = &(String, String)> {
+        self.pairs.iter()
+    }
+
+    /// The address that was asked, with `value` for `name`, which must be plain.
+    #[must_use]
+    pub fn address_with(&self, name: &str, value: &str) -> String {
+        let is_other = |pair: &&str| !pair.is_empty() && pair.split_once('=').map_or(*pair, |(name, _)| name) != name;
+        let mut query = self.address.query().unwrap_or_default().split('&').filter(is_other).collect::<Vec<_>>();
+        let given = format!("{name}={value}");
+        query.push(&given);
+        format!("{}?{}", self.address.path(), query.join("&"))
+    }
+
     /// Refuses names that mean nothing here: a filter that is silently ignored answers a question nobody asked.
     pub fn only(&self, known: &[&str]) -> Result<(), ApiError> {
-        let good = self.0.iter().all(|(name, _)| known.contains(&name.as_str()));
+        let good = self.pairs.iter().all(|(name, _)| known.contains(&name.as_str()));
         if good { Ok(()) } else { Err(ApiError::invalid("invalid path/query element: unknown query parameter")) }
     }
 
+    /// The same query, with one more that its path said.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: String) -> Self {
+        self.pairs.push((name.to_owned(), value));
+        self
+    }
+
     pub fn texts<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
-        self.0.iter().filter(move |(given, _)| given == name).map(|(_, value)| value.as_str())
+        self.pairs.iter().filter(move |(given, _)| given == name).map(|(_, value)| value.as_str())
     }
 
     /// Every value of `name`; `None` when it was not given at all.
@@ -153,7 +178,9 @@ impl FromRequestParts<Shared> for QueryElements {
 
     async fn from_request_parts(parts: &mut Parts, _api: &Shared) -> Result<Self, ApiError> {
         let query = Query::try_from_uri(&parts.uri).map_err(|_| ApiError::invalid_element())?;
-        Ok(Self(query.0))
+        // Below the name of a service the path has lost its head, but a client must be told the whole of it.
+        let address = parts.extensions.get::<OriginalUri>().map_or_else(|| parts.uri.clone(), |uri| uri.0.clone());
+        Ok(Self { pairs: query.0, address })
     }
 }
 
@@ -180,21 +207,16 @@ impl<T: DeserializeOwned> FromRequest<Shared> for JsonBody<T> {
     }
 }
 
-async fn read_bounded(mut body: Body) -> Result<Bytes, ApiError> {
+/// What is left of a body that is too large is thrown away by [`super::unread`].
+pub(super) async fn read_bounded(mut body: Body) -> Result<Bytes, ApiError> {
     let mut kept = Vec::new();
-    let mut seen = 0_usize;
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| ApiError::invalid("the request body could not be read"))?;
         let Ok(data) = frame.into_data() else { continue };
-        seen = seen.saturating_add(data.len());
-        if seen <= BODY_LEN_MAX {
-            kept.extend_from_slice(&data);
-        } else if seen > DISCARDED_LEN_MAX {
-            break;
+        if kept.len() + data.len() > BODY_LEN_MAX {
+            return Err(ApiError::new(Failure::TooLarge, "the request body is larger than 1 MiB"));
         }
-    }
-    if seen > BODY_LEN_MAX {
-        return Err(ApiError::new(Failure::TooLarge, "the request body is larger than 1 MiB"));
+        kept.extend_from_slice(&data);
     }
     Ok(kept.into())
 }

@@ -3,7 +3,9 @@
 //! ```text
 //!   observe    trace id, request id, span, error bodies, audit, metrics      sees every answer
 //!   cors       preflights, and the headers that let a browser read an answer
+//!   discard    what is left of a body that nobody read (`unread`)
 //!   routing    unknown paths and wrong methods end here
+//!   announce   what is said of the first version
 //!   admit      a bounded number at a time
 //!   panics     one bad request is one 500
 //!   deadline   a bounded time

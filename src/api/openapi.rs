@@ -1,5 +1,7 @@
 //! The description of the surface, made from the code that serves it.
 
+use std::sync::Arc;
+
 use axum::routing::get;
 use axum::{Json, Router};
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
@@ -7,7 +9,10 @@ use utoipa::{IntoResponses, Modify, OpenApi};
 use utoipa_axum::router::OpenApiRouter;
 
 use super::Shared;
+use super::described;
+use super::document;
 use super::error::ErrorBody;
+use super::staging::DryRun;
 
 pub const PATH: &str = "/openapi.json";
 
@@ -15,7 +20,7 @@ pub const PATH: &str = "/openapi.json";
 #[openapi(
     info(title = "Regent", description = "Governs cloud regions."),
     modifiers(&Bearer),
-    components(schemas(ErrorBody))
+    components(schemas(ErrorBody, DryRun))
 )]
 struct Description;
 
@@ -34,8 +39,12 @@ pub fn described() -> OpenApiRouter<Shared> {
 }
 
 /// Serves the finished document.
-pub fn serve(document: utoipa::openapi::OpenApi) -> Router<Shared> {
-    Router::new().route(PATH, get(move || std::future::ready(Json(document.clone()))))
+pub fn serve(document: &utoipa::openapi::OpenApi) -> Router<Shared> {
+    // Described by types that serialize; should they ever not, an empty document says so to every test.
+    let mut document = serde_json::to_value(document).unwrap_or_default();
+    described::complete(&mut document);
+    let document = Arc::new(document::refined(document));
+    Router::new().route(PATH, get(move || std::future::ready(Json(Arc::clone(&document)))))
 }
 
 /// What any authenticated operation may answer besides its own codes.

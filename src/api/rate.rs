@@ -4,7 +4,7 @@
 //! organization, whatever the request is about.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use jiff::Timestamp;
 
@@ -40,17 +40,17 @@ struct Bucket {
     at: Timestamp,
 }
 
-/// Counts requests.
-#[derive(Debug, Default)]
+/// Counts requests. Cheap to clone; all clones are one.
+#[derive(Clone, Debug, Default)]
 pub struct TenantRates {
     rate: TenantRate,
-    buckets: Mutex<BTreeMap<OrganizationId, Bucket>>,
+    buckets: Arc<Mutex<BTreeMap<OrganizationId, Bucket>>>,
 }
 
 impl TenantRates {
     #[must_use]
     pub fn new(rate: TenantRate) -> Self {
-        Self { rate, buckets: Mutex::default() }
+        Self { rate, buckets: Arc::default() }
     }
 
     /// Takes one request of the organization's, or says in how many seconds it may come again.

@@ -1,8 +1,10 @@
-//! JSON objects only where objects are meant.
+//! JSON objects only where objects are meant, and nothing where something is said to be.
 //!
-//! The derived readers of structures also take an array of the fields in order, which no document of ours describes.
-//! A body is therefore read a second time, from its tree, by a reader that wants an object for every structure.
+//! The derived readers of structures also take an array of the fields in order, and `null` for a field that may be left
+//! out; no document of ours, or of our clients, describes either. A body is therefore read a second time, from its tree,
+//! by a reader that wants an object for every structure and a value for every field that is there.
 
+use serde::Deserialize;
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{DeserializeOwned, Deserializer, Error, IntoDeserializer, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
@@ -13,6 +15,14 @@ pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, serde_json::Error> {
     let value = serde_json::from_slice::<T>(bytes)?;
     T::deserialize(Strict(serde_json::from_slice(bytes)?))?;
     Ok(value)
+}
+
+/// For the rare field whose clients do write `null` when they mean nothing.
+pub fn nullable<'de, D: Deserializer<'de>, T: DeserializeOwned>(reader: D) -> Result<Option<T>, D::Error> {
+    match Value::deserialize(reader)? {
+        Value::Null => Ok(None),
+        value => T::deserialize(Strict(value)).map(Some).map_err(Error::custom),
+    }
 }
 
 struct Strict(Value);
@@ -52,7 +62,7 @@ impl<'de> Deserializer<'de> for Strict {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Self::Error> {
-        if self.0.is_null() { visitor.visit_none() } else { visitor.visit_some(self) }
+        if self.0.is_null() { Err(Error::invalid_type(Unexpected::Unit, &"a value")) } else { visitor.visit_some(self) }
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -80,8 +90,6 @@ impl<'de> Deserializer<'de> for Strict {
 
 #[cfg(test)]
 mod tests {
-    use serde::Deserialize;
-
     use super::*;
 
     #[derive(Debug, PartialEq, Deserialize)]
@@ -96,11 +104,13 @@ mod tests {
     }
 
     #[test]
-    fn objects_are_read_and_arrays_in_their_place_are_not() {
+    fn objects_are_read_and_arrays_or_nothing_in_their_place_are_not() {
         let good = br#"{"inner": {"number": 1}, "list": [{"number": 2}]}"#;
         let wanted = Outer { inner: Some(Inner { number: 1 }), list: vec![Inner { number: 2 }] };
         assert_eq!(read::<Outer>(good).expect("reads"), wanted);
-        for bad in ["[null, []]", r#"{"inner": [1], "list": []}"#, r#"{"list": [[2]]}"#] {
+        let bad =
+            ["[null, []]", r#"{"inner": [1], "list": []}"#, r#"{"list": [[2]]}"#, r#"{"inner": null, "list": []}"#];
+        for bad in bad {
             assert!(serde_json::from_str::<Outer>(bad).is_ok(), "the derived reader alone takes {bad}");
             assert!(read::<Outer>(bad.as_bytes()).is_err(), "{bad}");
         }

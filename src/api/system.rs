@@ -14,8 +14,9 @@ use utoipa_axum::routes;
 
 use super::Shared;
 use super::context::RequestContext;
-use super::error::{ApiError, ErrorBody};
+use super::error::ApiError;
 use super::extract::Authenticated;
+use super::openapi::CommonErrors;
 use crate::model::ids::OrganizationId;
 
 pub const PROTECTED_RESOURCE_PATH: &str = "/.well-known/openid-protected-resource";
@@ -44,7 +45,7 @@ pub struct ServiceVersion {
 /// Which release is deployed.
 #[utoipa::path(
     get, path = "/api/version", operation_id = "getVersion", tag = "Version",
-    responses((status = 200, body = ServiceVersion), (status = 401, body = ErrorBody), (status = 500, body = ErrorBody)),
+    responses((status = 200, body = ServiceVersion), CommonErrors),
     security(("bearer" = []))
 )]
 async fn version(Authenticated(_caller): Authenticated) -> Json<ServiceVersion> {

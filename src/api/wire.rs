@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 
 use super::error::ApiError;
 use crate::model::condition::{Condition, Reason, Truth};
-use crate::model::metadata::{DESCRIPTION_LEN_MAX, Tag, is_name};
+use crate::model::metadata::{DESCRIPTION_LEN_MAX, Metadata, Tag, is_name};
 use crate::model::network::Prefix;
 use crate::model::projection::{HealthStatus, ProvisioningStatus, health_status, provisioning_status};
 use crate::model::record::Record;
@@ -26,7 +26,9 @@ pub const TAG_VALUE_LEN_MAX: usize = 1024;
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = tag)]
 pub struct WireTag {
+    #[schema(min_length = 1, max_length = 253)]
     pub name: String,
+    #[schema(max_length = 1024)]
     pub value: String,
 }
 
@@ -42,6 +44,9 @@ pub struct WriteMetadata {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(max_items = 50)]
     pub tags: Option<Vec<WireTag>>,
+    /// While it is true, a request to delete the resource, or what owns it, is refused. Left out: as it was.
+    #[serde(default, rename = "deletionProtection", skip_serializing_if = "Option::is_none")]
+    pub deletion_protection: Option<bool>,
 }
 
 /// What a client said, found to be within the rules.
@@ -50,6 +55,20 @@ pub struct AcceptedMetadata {
     pub name: String,
     pub description: Option<String>,
     pub tags: Option<Vec<Tag>>,
+    pub deletion_protection: Option<bool>,
+}
+
+impl AcceptedMetadata {
+    /// What was said last, for a change that says nothing new of it.
+    #[must_use]
+    pub fn of(stored: &Metadata) -> Self {
+        Self {
+            name: stored.name.clone(),
+            description: stored.description.clone(),
+            tags: stored.tags.clone(),
+            deletion_protection: None,
+        }
+    }
 }
 
 impl WriteMetadata {
@@ -63,7 +82,12 @@ impl WriteMetadata {
             return Err(ApiError::invalid("metadata.description must be at most 4096 bytes"));
         }
         let tags = self.tags.map(accept_tags).transpose()?;
-        Ok(AcceptedMetadata { name: self.name, description: self.description, tags })
+        Ok(AcceptedMetadata {
+            name: self.name,
+            description: self.description,
+            tags,
+            deletion_protection: self.deletion_protection,
+        })
     }
 }
 
@@ -108,6 +132,8 @@ pub struct ReadMetadata {
     pub description: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<WireTag>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deletion_protection: Option<bool>,
     #[schema(format = "date-time")]
     pub creation_time: String,
     pub created_by: String,
@@ -151,6 +177,7 @@ impl ReadMetadata {
             name: metadata.name.clone(),
             description: metadata.description.clone(),
             tags: metadata.tags.as_ref().map(|tags| tags.iter().map(tag).collect()),
+            deletion_protection: metadata.deletion_protection,
             creation_time: wire_time(metadata.created),
             created_by: metadata.creator.clone(),
             modified_time: metadata.modified.map(wire_time),
@@ -197,9 +224,13 @@ pub struct StaticReadMetadata {
     pub id: String,
     pub name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    pub description: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<Vec<WireTag>>,
     #[schema(format = "date-time")]
     pub creation_time: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub created_by: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(format = "date-time")]
     pub modified_time: Option<String>,
@@ -275,7 +306,7 @@ mod tests {
     use super::*;
 
     fn written(name: &str) -> WriteMetadata {
-        WriteMetadata { name: name.to_owned(), description: None, tags: None }
+        WriteMetadata { name: name.to_owned(), description: None, tags: None, deletion_protection: None }
     }
 
     fn tag(name: &str, value: &str) -> WireTag {

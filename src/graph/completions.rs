@@ -16,6 +16,8 @@ use crate::model::operation::OperationDetail;
 #[derive(Clone, Default)]
 pub struct Completions {
     waiting: Arc<DashMap<OperationId, oneshot::Sender<OperationDetail>>>,
+    /// Nobody waits: what is expected is not on record yet, so that it cannot end.
+    is_impatient: bool,
 }
 
 /// A place among those who wait; given up when it is dropped.
@@ -26,6 +28,12 @@ pub struct Expected {
 }
 
 impl Completions {
+    /// For requests that are tried before they are committed: to wait would be to wait for nothing.
+    #[must_use]
+    pub fn impatient() -> Self {
+        Self { is_impatient: true, ..Self::default() }
+    }
+
     /// To be called before the operation is committed.
     #[must_use]
     pub fn expect(&self, operation: OperationId) -> Expected {
@@ -46,6 +54,9 @@ impl Completions {
 impl Expected {
     /// How the operation ended, if it did so in time.
     pub async fn within(mut self, patience: Duration) -> Option<OperationDetail> {
+        if self.completions.is_impatient {
+            return None;
+        }
         tokio::time::timeout(patience, &mut self.ended).await.ok()?.ok()
     }
 }

@@ -16,7 +16,7 @@ pub mod outcome;
 pub mod snapshot;
 pub mod timers;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -31,7 +31,7 @@ use crate::model::ids::{Key, Kind, RegionId};
 use crate::model::record::Record;
 use completions::Completions;
 use message::Message;
-use snapshot::Snapshot;
+use snapshot::{Phase, Snapshot};
 use timers::Timers;
 
 /// How many messages may wait for one actor. A settled actor handles thousands a second, so a longer queue would
@@ -43,6 +43,22 @@ pub trait Service: Send + Sync {
     fn name(&self) -> &'static str;
     /// Starts it, or starts it again.
     fn spawn(&self, supervisor: ActorCell) -> BoxFuture<'_, Result<ActorCell, SpawnErr>>;
+}
+
+/// What somebody wants to hear of another resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Interest {
+    /// That it became ready, has failed, or is gone.
+    Standing,
+    /// Whatever is stored of it.
+    Everything,
+}
+
+impl Interest {
+    #[must_use]
+    pub const fn of(follows: bool) -> Self {
+        if follows { Self::Everything } else { Self::Standing }
+    }
 }
 
 /// How a resource stands, for those who wait for it.
@@ -84,8 +100,8 @@ pub struct Node {
     /// is no more.
     pass: Mutex<Option<JoinHandle<()>>>,
     snapshot: Mutex<Arc<Snapshot>>,
-    /// Who waits for this resource to become ready, to fail or to go.
-    dependants: Mutex<BTreeSet<Key>>,
+    /// Who wants to hear of this resource, and of what.
+    dependants: Mutex<BTreeMap<Key, Interest>>,
     /// How it stood when they were last told.
     announced: Mutex<Standing>,
 }
@@ -105,7 +121,7 @@ impl Node {
             restarts: AtomicU64::new(0),
             pass: Mutex::new(None),
             snapshot: Mutex::new(Arc::new(Snapshot::unborn(key))),
-            dependants: Mutex::new(BTreeSet::new()),
+            dependants: Mutex::new(BTreeMap::new()),
             announced: Mutex::new(Standing::Unknown),
         }
     }
@@ -183,7 +199,21 @@ impl Node {
     }
 
     pub fn dependants(&self) -> Vec<Key> {
-        locked(&self.dependants).iter().copied().collect()
+        locked(&self.dependants).keys().copied().collect()
+    }
+
+    /// Was nobody ever placed here, and does nobody wait for it? Whoever is placed has an owner, or a region.
+    fn is_nobodys(&self) -> bool {
+        let snapshot = self.snapshot();
+        let is_placed = snapshot.owner.is_some() || snapshot.region.is_some() || snapshot.phase != Phase::Unborn;
+        !is_placed && self.actor().is_none() && locked(&self.dependants).is_empty()
+    }
+
+    /// Those who want to hear of every change, or of all of them when it stands otherwise now.
+    pub fn listeners(&self, stands_otherwise: bool) -> Vec<Key> {
+        let dependants = locked(&self.dependants);
+        let listens = |interest: &Interest| stands_otherwise || *interest == Interest::Everything;
+        dependants.iter().filter(|(_, interest)| listens(interest)).map(|(key, _)| *key).collect()
     }
 
     fn send(&self, message: Message) -> bool {
@@ -206,6 +236,8 @@ pub struct Graph {
     nodes: Arc<DashMap<Key, Arc<Node>>>,
     /// What waits for a cloud to finish something, by region: what a monitor looks at every second.
     on_cloud: Arc<Mutex<BTreeSet<(RegionId, Key)>>>,
+    /// The regions that nobody has been able to look at for a while.
+    unobserved: Arc<Mutex<BTreeSet<RegionId>>>,
     timers: Timers,
     completions: Completions,
 }
@@ -221,7 +253,13 @@ impl Graph {
                 node.send(Message::TimerFired(token));
             }
         });
-        Self { nodes, on_cloud: Arc::default(), timers, completions: Completions::default() }
+        Self {
+            nodes,
+            on_cloud: Arc::default(),
+            unobserved: Arc::default(),
+            timers,
+            completions: Completions::default(),
+        }
     }
 
     #[must_use]
@@ -272,6 +310,17 @@ impl Graph {
         }
     }
 
+    /// Notes whether a region is looked at; tells whether that is news.
+    pub fn note_observed(&self, region: RegionId, is_observed: bool) -> bool {
+        let mut unobserved = locked(&self.unobserved);
+        if is_observed { unobserved.remove(&region) } else { unobserved.insert(region) }
+    }
+
+    #[must_use]
+    pub fn is_unobserved(&self, region: RegionId) -> bool {
+        locked(&self.unobserved).contains(&region)
+    }
+
     /// At most `limit` of those that wait for a region's cloud, in the order of keys, from the first one after `after`
     /// and round to it again: of more than fit into one look, each has its turn.
     #[must_use]
@@ -291,15 +340,18 @@ impl Graph {
         self.node(key).is_some_and(|node| node.send(message))
     }
 
-    /// `waiter` wants to hear when `target` becomes ready, fails or goes.
-    pub fn subscribe(&self, target: Key, waiter: Key) {
-        locked(&self.ensure(target).dependants).insert(waiter);
+    /// `waiter` wants to hear of `target`; tells whether that is new.
+    pub fn subscribe(&self, target: Key, waiter: Key, interest: Interest) -> bool {
+        locked(&self.ensure(target).dependants).insert(waiter, interest) != Some(interest)
     }
 
+    /// A place that was made for a waiter alone goes with the last of them: nobody else would ever take it away. Unless
+    /// somebody has it in hand, who may be about to be born there.
     pub fn unsubscribe(&self, target: Key, waiter: Key) {
         if let Some(node) = self.node(target) {
             locked(&node.dependants).remove(&waiter);
         }
+        self.nodes.remove_if(&target, |_, node| Arc::strong_count(node) == 1 && node.is_nobodys());
     }
 
     /// Every node, sorted: for inspection, monitors and the invariants.
@@ -370,6 +422,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_place_that_only_waiters_knew_goes_with_the_last_of_them() {
+        let graph = Graph::start();
+        let key = |number| Key::new(Kind::Network, Uuid::from_u128(number));
+        let (nobody, one, other) = (key(1), key(2), key(3));
+        for waiter in [one, other] {
+            graph.subscribe(nobody, waiter, Interest::Standing);
+        }
+        graph.unsubscribe(nobody, one);
+        assert!(graph.node(nobody).is_some(), "somebody still waits");
+        let in_hand = graph.node(nobody);
+        graph.unsubscribe(nobody, other);
+        assert!(graph.node(nobody).is_some(), "who has it in hand may be born there");
+        drop(in_hand);
+        graph.unsubscribe(nobody, other);
+        assert!(graph.node(nobody).is_none());
+        graph.ensure(one).publish(Snapshot { owner: Some(other), ..Snapshot::unborn(one) });
+        graph.subscribe(one, other, Interest::Standing);
+        graph.unsubscribe(one, other);
+        assert!(graph.node(one).is_some(), "it is about to be born, whoever waits for it");
+    }
+
+    #[tokio::test]
     async fn whoever_removes_a_resource_first_its_owner_and_its_waiters_are_told_once() {
         let graph = Graph::start();
         let key = |number| Key::new(Kind::Network, Uuid::from_u128(number));
@@ -380,7 +454,7 @@ mod tests {
             graph.ensure(listener).born(actor);
         }
         graph.ensure(child).publish(Snapshot { owner: Some(owner), ..Snapshot::unborn(child) });
-        graph.subscribe(child, waiter);
+        graph.subscribe(child, waiter, Interest::Standing);
         for _ in 0..2 {
             graph.remove(child);
         }

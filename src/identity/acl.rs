@@ -46,6 +46,8 @@ endpoints! {
     Flavors => "region:flavors",
     Identities => "region:identities",
     IdentityReferences => "region:identities/references",
+    /// What lets into the cloud as a principal.
+    IdentitySecrets => "region:identities/secrets",
     Images => "region:images",
     LoadBalancersV2 => "region:loadbalancers:v2",
     NetworksV1 => "region:networks",

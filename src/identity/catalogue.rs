@@ -4,8 +4,9 @@
 //! operations are those that existing installations know; what Regent adds to them is said beside it. A **protected**
 //! role cannot be granted by anybody: only a token made on the host has one.
 //!
-//! Regent adds to the catalogue: the detail of regions and `regent:admin` for platform administrators (`read` of the
-//! latter for platform readers), and the secrets of servers and instances, which whoever may only read does not see.
+//! Regent adds to the catalogue: the detail of regions, the secrets of principals and `regent:admin` for platform
+//! administrators (`read` of the last for platform readers), and the secrets of servers and instances, which whoever may
+//! only read does not see.
 
 use uuid::Uuid;
 
@@ -107,6 +108,7 @@ pub const ROLES: &[Role] = &[
                         E::Flavors,
                         E::Identities,
                         E::IdentityReferences,
+                        E::IdentitySecrets,
                         E::Images,
                         E::LoadBalancersV2,
                         E::NetworksV1,

@@ -65,11 +65,11 @@ impl Caller {
         self.acl.allows(endpoint, operation, scope)
     }
 
-    /// On whose behalf something that is made in this project exists, and so who is charged for it: whoever a service
+    /// On whose behalf something that is made in this project, or beside all projects, exists, and so who is charged for it: whoever a service
     /// speaks for, if it said where that one belongs; else whoever asks, in the place itself.
     #[must_use]
-    pub fn principal(&self, organization: OrganizationId, project: ProjectId) -> Principal {
-        let here = Principal { organization: Some(organization), project: Some(project), actor: self.subject.clone() };
+    pub fn principal(&self, organization: OrganizationId, project: impl Into<Option<ProjectId>>) -> Principal {
+        let here = Principal { organization: Some(organization), project: project.into(), actor: self.subject.clone() };
         match &self.delegate {
             None => here,
             Some(delegate) => match delegate.organization {

@@ -32,6 +32,9 @@ pub enum Reason {
     /// The cloud could not bring it up, as often as it was asked.
     ProviderCreateFailed,
     ServerRebuildFailed,
+    ServerResizeFailed,
+    /// What it held is gone with it: it is not made again.
+    VolumeLost,
     Healthy,
     Degraded,
     Unknown,
@@ -46,7 +49,12 @@ impl Reason {
     pub const fn is_failure(self) -> bool {
         matches!(
             self,
-            Self::Errored | Self::DependencyNotFound | Self::ProviderCreateFailed | Self::ServerRebuildFailed
+            Self::Errored
+                | Self::DependencyNotFound
+                | Self::ProviderCreateFailed
+                | Self::ServerRebuildFailed
+                | Self::ServerResizeFailed
+                | Self::VolumeLost
         )
     }
 }

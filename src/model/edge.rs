@@ -51,6 +51,7 @@ impl FromStr for Holder {
     fn from_str(text: &str) -> Result<Self, MalformedReference> {
         let (plural_group, id) = text.split_once('/').ok_or(MalformedReference)?;
         let id = parse_uuid(id).map_err(|_| MalformedReference)?;
+        let plural_group = present_name(plural_group);
         if let Some(kind) = Kind::ALL.into_iter().find(|kind| kind.plural_group() == plural_group) {
             return Ok(Self::Resource(Key::new(kind, id)));
         }
@@ -59,7 +60,17 @@ impl FromStr for Holder {
         if labels.len() < 3 || plural_group.len() > 253 || !labels.into_iter().all(is_dns_label) {
             return Err(MalformedReference);
         }
-        Ok(Self::External(ExternalHolder { plural_group: plural_group.to_owned(), id }))
+        Ok(Self::External(ExternalHolder { plural_group, id }))
+    }
+}
+
+/// What a kind is called now, from what it may have been called: who takes a reference under one name gives it back
+/// under the other.
+fn present_name(plural_group: &str) -> String {
+    match plural_group.split_once('.') {
+        Some((plural, "unikorn-cloud.org")) => format!("{plural}.kubernetes.unikorn-cloud.org"),
+        Some(("instances", group @ "compute.unikorn-cloud.org")) => format!("computeinstances.{group}"),
+        _ => plural_group.to_owned(),
     }
 }
 
@@ -91,6 +102,19 @@ mod tests {
         assert_eq!(ours.to_string().parse::<Holder>(), Ok(ours));
         let theirs: Holder = format!("computeinstances.compute.example.org/{id}").parse().expect("well formed");
         assert_eq!(theirs.to_string().parse::<Holder>(), Ok(theirs));
+    }
+
+    #[test]
+    fn b41_a_holder_is_the_same_under_its_former_name() {
+        let id = Uuid::from_u128(9);
+        for (former, present) in [
+            ("instances.compute.unikorn-cloud.org", "computeinstances.compute.unikorn-cloud.org"),
+            ("kubernetesclusters.unikorn-cloud.org", "kubernetesclusters.kubernetes.unikorn-cloud.org"),
+        ] {
+            let read = |plural_group: &str| format!("{plural_group}/{id}").parse::<Holder>().expect("well formed");
+            assert_eq!(read(former), read(present));
+            assert_eq!(read(former).to_string(), format!("{present}/{id}"));
+        }
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! A service principal: the project, the user and the credential that scope one tenant's things in a cloud.
 //!
 //! Every v2 network has one of its own, hidden from the API. It owns the network in the lifecycle graph and
-//! follows it when it goes.
+//! follows it when it goes. The first version of the API shows principals: its users make them, and put as many networks
+//! into each as they like.
 
 use serde::{Deserialize, Serialize};
 

@@ -25,12 +25,18 @@ pub enum Kind {
     Network,
     SecurityGroup,
     SshCertificateAuthority,
+    LoadBalancer,
     Server,
+    Volume,
+    FileStorage,
+    Image,
+    Instance,
+    Cluster,
     Operation,
 }
 
 impl Kind {
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 20] = [
         Self::Region,
         Self::Organization,
         Self::Project,
@@ -43,7 +49,13 @@ impl Kind {
         Self::Network,
         Self::SecurityGroup,
         Self::SshCertificateAuthority,
+        Self::LoadBalancer,
         Self::Server,
+        Self::Volume,
+        Self::FileStorage,
+        Self::Image,
+        Self::Instance,
+        Self::Cluster,
         Self::Operation,
     ];
 
@@ -63,7 +75,13 @@ impl Kind {
             Self::Network => "network",
             Self::SecurityGroup => "security-group",
             Self::SshCertificateAuthority => "ssh-certificate-authority",
+            Self::LoadBalancer => "load-balancer",
             Self::Server => "server",
+            Self::Volume => "volume",
+            Self::FileStorage => "file-storage",
+            Self::Image => "image",
+            Self::Instance => "instance",
+            Self::Cluster => "cluster",
             Self::Operation => "operation",
         }
     }
@@ -84,7 +102,13 @@ impl Kind {
             Self::Network => "Network",
             Self::SecurityGroup => "Security group",
             Self::SshCertificateAuthority => "SSH certificate authority",
+            Self::LoadBalancer => "Load balancer",
             Self::Server => "Server",
+            Self::Volume => "Volume",
+            Self::FileStorage => "File storage",
+            Self::Image => "Image",
+            Self::Instance => "Instance",
+            Self::Cluster => "Cluster",
             Self::Operation => "Operation",
         }
     }
@@ -96,8 +120,17 @@ impl Kind {
             Self::ServiceAccount => "service account",
             Self::SecurityGroup => "security group",
             Self::SshCertificateAuthority => "SSH certificate authority",
+            Self::LoadBalancer => "load balancer",
+            Self::FileStorage => "file storage",
             other => other.word(),
         }
+    }
+
+    /// May another installation's service have resources of this kind beside ours? Regions can be taken over before
+    /// compute is: references are then taken by instances that nobody here knows.
+    #[must_use]
+    pub const fn may_be_elsewhere(self) -> bool {
+        matches!(self, Self::Instance | Self::Cluster)
     }
 
     /// `<plural>.<group>`, the form in which existing clients name a referrer.
@@ -116,7 +149,13 @@ impl Kind {
             Self::Network => "networks.region.unikorn-cloud.org",
             Self::SecurityGroup => "securitygroups.region.unikorn-cloud.org",
             Self::SshCertificateAuthority => "sshcertificateauthorities.region.unikorn-cloud.org",
+            Self::LoadBalancer => "loadbalancers.region.unikorn-cloud.org",
             Self::Server => "servers.region.unikorn-cloud.org",
+            Self::Volume => "volumes.region.unikorn-cloud.org",
+            Self::FileStorage => "filestorages.region.unikorn-cloud.org",
+            Self::Image => "images.regent.dev",
+            Self::Instance => "computeinstances.compute.unikorn-cloud.org",
+            Self::Cluster => "computeclusters.compute.unikorn-cloud.org",
             Self::Operation => "operations.regent.dev",
         }
     }
@@ -221,7 +260,15 @@ typed_ids! {
     NetworkId => Network;
     SecurityGroupId => SecurityGroup;
     SshCertificateAuthorityId => SshCertificateAuthority;
+    LoadBalancerId => LoadBalancer;
     ServerId => Server;
+    VolumeId => Volume;
+    FileStorageId => FileStorage;
+    /// What servers boot from. Those that a cloud offers to everybody have no record.
+    ImageId => Image;
+    /// What users see of a server.
+    InstanceId => Instance;
+    ClusterId => Cluster;
     OperationId => Operation;
 }
 
@@ -253,6 +300,11 @@ provider_ids! {
     ProviderPortId;
     ProviderFloatingIpId;
     ProviderServerId;
+    ProviderLoadBalancerId;
+    ProviderVolumeId;
+    ProviderFileStorageId;
+    /// A storage system's own id of an export into one network.
+    ProviderAttachmentId;
 }
 
 macro_rules! catalogue_ids {
@@ -282,7 +334,9 @@ macro_rules! catalogue_ids {
 catalogue_ids! {
     /// A machine type.
     FlavorId;
-    ImageId;
+    /// A class of block storage.
+    VolumeClassId;
+    FileStorageClassId;
     /// A role of the catalogue.
     RoleId;
 }

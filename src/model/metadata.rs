@@ -52,6 +52,25 @@ pub struct Placement {
     pub network: Option<NetworkId>,
 }
 
+/// Which surface made a resource, and so which one shows it: each version answers for the objects of the other as for
+/// what does not exist. Kinds that only one version makes are of the current one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ApiVersion {
+    #[serde(rename = "1")]
+    V1,
+    #[default]
+    #[serde(rename = "2")]
+    V2,
+}
+
+impl ApiVersion {
+    #[must_use]
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature that serde calls")]
+    const fn is_current(&self) -> bool {
+        matches!(self, Self::V2)
+    }
+}
+
 /// What is said of every resource.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -89,6 +108,12 @@ pub struct Metadata {
     /// Counts operators' resets; a terminal failure of an earlier reset no longer parks the resource.
     #[serde(default)]
     pub resets: u64,
+    #[serde(default, skip_serializing_if = "ApiVersion::is_current")]
+    pub api_version: ApiVersion,
+    /// Whether whoever asks for its deletion is refused. `None` when no client ever said so: what was omitted stays
+    /// omitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deletion_protection: Option<bool>,
     pub writer_version: u32,
 }
 
@@ -114,6 +139,8 @@ impl Metadata {
             charged: false,
             paused: false,
             resets: 0,
+            api_version: ApiVersion::default(),
+            deletion_protection: None,
             writer_version: super::WRITER_VERSION,
         }
     }

@@ -42,7 +42,6 @@ pub enum Verb {
     Stop,
     SoftReboot,
     HardReboot,
-    Snapshot,
     ConsoleSession,
 }
 

@@ -4,6 +4,7 @@ use serde::Serialize;
 
 use super::condition::{Condition, Reason, Truth};
 use super::record::Record;
+use super::resize::ResizeState;
 use super::server::{ServerDetail, ServerPhase};
 
 /// The words that clients poll for.
@@ -94,7 +95,8 @@ pub const fn region_power_state(phase: ServerPhase, phase_seen: ServerPhase) -> 
         }
         ServerPhase::Queued => RegionPowerState::Queued,
         ServerPhase::Building => RegionPowerState::Building,
-        ServerPhase::Rebuilding => RegionPowerState::Rebuilding,
+        // The words are fixed, and of those this is the one for a machine that is being made into another.
+        ServerPhase::Rebuilding | ServerPhase::Resizing => RegionPowerState::Rebuilding,
         ServerPhase::Running => RegionPowerState::Running,
         ServerPhase::Stopping => RegionPowerState::Stopping,
         ServerPhase::Stopped | ServerPhase::Paused | ServerPhase::Suspended | ServerPhase::Crashed => {
@@ -104,11 +106,43 @@ pub const fn region_power_state(phase: ServerPhase, phase_seen: ServerPhase) -> 
     }
 }
 
-/// The provisioning word of a server: while its disk is replaced it is not what was asked for.
+/// The words for an instance's power that clients of compute know.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[schema(as = computeLifecyclePhase)]
+pub enum ComputePowerState {
+    Pending,
+    Queued,
+    Building,
+    Running,
+    Stopping,
+    Stopped,
+}
+
+/// The power word of an instance: fewer than a server's. A rebuild is a building. Of what has failed, and of what the
+/// cloud does not know now, it is said where it was last; the health explains it.
+#[must_use]
+pub const fn compute_power_state(phase: ServerPhase, phase_seen: ServerPhase) -> ComputePowerState {
+    let phase = match phase {
+        ServerPhase::Error => phase_seen,
+        phase => phase,
+    };
+    match region_power_state(phase, phase_seen) {
+        // Never seen but in error: nothing of it ran.
+        RegionPowerState::Pending | RegionPowerState::Error => ComputePowerState::Pending,
+        RegionPowerState::Queued => ComputePowerState::Queued,
+        RegionPowerState::Building | RegionPowerState::Rebuilding => ComputePowerState::Building,
+        RegionPowerState::Running => ComputePowerState::Running,
+        RegionPowerState::Stopping => ComputePowerState::Stopping,
+        RegionPowerState::Stopped => ComputePowerState::Stopped,
+    }
+}
+
+/// The provisioning word of a server: while its disk is replaced, or its flavor changed, it is not what was asked for.
 #[must_use]
 pub fn server_provisioning_status(record: &Record, detail: &ServerDetail) -> ProvisioningStatus {
+    let is_resized = detail.resize.is_some_and(|resize| resize.state != ResizeState::Failed);
     match provisioning_status(record) {
-        ProvisioningStatus::Provisioned if detail.rebuild.is_some() => ProvisioningStatus::Provisioning,
+        ProvisioningStatus::Provisioned if detail.rebuild.is_some() || is_resized => ProvisioningStatus::Provisioning,
         word => word,
     }
 }
@@ -125,6 +159,7 @@ mod tests {
             (F::Queued, W::Queued),
             (F::Building, W::Building),
             (F::Rebuilding, W::Rebuilding),
+            (F::Resizing, W::Rebuilding),
             (F::Starting, W::Pending),
             (F::Running, W::Running),
             (F::Stopping, W::Stopping),
@@ -144,6 +179,32 @@ mod tests {
     }
 
     #[test]
+    fn every_phase_has_a_power_word_for_clients_of_compute() {
+        use {ComputePowerState as W, ServerPhase as F};
+        let table = [
+            (F::Pending, W::Pending),
+            (F::Queued, W::Queued),
+            (F::Building, W::Building),
+            (F::Rebuilding, W::Building),
+            (F::Resizing, W::Building),
+            (F::Starting, W::Pending),
+            (F::Running, W::Running),
+            (F::Stopping, W::Stopping),
+            (F::Stopped, W::Stopped),
+            (F::Paused, W::Stopped),
+            (F::Suspended, W::Stopped),
+            (F::Crashed, W::Stopped),
+        ];
+        for (phase, word) in table {
+            assert_eq!(compute_power_state(phase, F::Queued), word, "{phase:?}");
+            for lost in [F::Vanished, F::Unknown, F::Error] {
+                assert_eq!(compute_power_state(lost, phase), word, "{lost:?} after {phase:?}");
+            }
+        }
+        assert_eq!(compute_power_state(F::Error, F::Error), W::Pending);
+    }
+
+    #[test]
     fn b38_every_reason_has_a_word_on_both_axes() {
         use {HealthStatus as H, ProvisioningStatus as P};
         let table = [
@@ -158,6 +219,8 @@ mod tests {
             (Reason::ProviderCreateRetrying, P::Provisioning),
             (Reason::ProviderCreateFailed, P::Error),
             (Reason::ServerRebuildFailed, P::Error),
+            (Reason::ServerResizeFailed, P::Error),
+            (Reason::VolumeLost, P::Error),
             (Reason::Phase(super::super::server::ServerPhase::Running), P::Provisioning),
             (Reason::Healthy, P::Provisioning),
             (Reason::Degraded, P::Provisioning),

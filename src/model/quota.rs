@@ -154,6 +154,19 @@ impl Amount {
 /// How much of each kind.
 pub type Amounts = BTreeMap<QuotaKind, Amount>;
 
+/// The larger of each: what is held while one is exchanged for the other.
+#[must_use]
+pub fn larger(one: &Amounts, other: &Amounts) -> Amounts {
+    let mut larger = one.clone();
+    for (kind, amount) in other {
+        let entry = larger.entry(*kind).or_default();
+        if amount.total() > entry.total() {
+            *entry = *amount;
+        }
+    }
+    larger
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -141,6 +141,13 @@ impl Record {
     pub fn place(&self) -> Result<Place, CorruptRecord> {
         place(self.key, &self.metadata)
     }
+
+    /// Whose it is and where it is made: all that a call to a cloud needs. What is an organization's own lies in no
+    /// project.
+    pub fn tenant(&self) -> Result<(OrganizationId, RegionId), CorruptRecord> {
+        let placement = &self.metadata.placement;
+        placement.organization.zip(placement.region).ok_or_else(|| unplaced(self.key))
+    }
 }
 
 impl<K: ResourceKind> Resource<K> {

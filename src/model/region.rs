@@ -95,6 +95,9 @@ pub struct SimulatedSettings {
     /// How long a server takes to be gone, in milliseconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub deletion_delay_ms: Option<u64>,
+    /// How long an image takes to be made, in milliseconds; a second if it is not given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_delay_ms: Option<u64>,
     /// How many physical machines there are; two if it is not given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bare_metal_hosts: Option<u32>,
@@ -103,6 +106,13 @@ pub struct SimulatedSettings {
     pub servers_max: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ports_max: Option<u32>,
+    /// Who is offered the private class of file storage; nobody if they are not given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub file_storage_organizations: Vec<OrganizationId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub images_max: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volumes_max: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider_networks: Option<ProviderNetworks>,
 }

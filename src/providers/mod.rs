@@ -6,10 +6,14 @@
 //! goes through: it bounds, orders, times and records them.
 
 pub mod call;
+pub mod file_storage;
+pub mod image_probe;
+pub mod image_schema;
 pub mod pool;
 pub mod simulated;
 pub mod ssh_key_pair;
 pub mod types;
+pub mod volume;
 
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -20,9 +24,11 @@ use uuid::Uuid;
 
 use crate::model::identity::IdentityDetail;
 use crate::model::ids::{
-    IdentityId, ImageId, Incarnation, Key, Kind, NetworkId, OrganizationId, ProjectId, ProviderFloatingIpId,
-    ProviderPortId, RegionId, SecurityGroupId, ServerId,
+    FlavorId, IdentityId, ImageId, Incarnation, Key, Kind, LoadBalancerId, NetworkId, OrganizationId, ProjectId,
+    ProviderFloatingIpId, ProviderLoadBalancerId, ProviderPortId, RegionId, SecurityGroupId, ServerId,
 };
+use crate::model::image::{ImageDetail, ImageSpec, ImageStatus};
+use crate::model::load_balancer::{LoadBalancerDetail, LoadBalancerSpec};
 use crate::model::metadata::Tag;
 use crate::model::network::{NetworkDetail, NetworkSpec, VlanId};
 use crate::model::record::{CorruptRecord, Document, Resource};
@@ -30,7 +36,9 @@ use crate::model::sealed::SealError;
 use crate::model::security_group::{SecurityGroupDetail, SecurityGroupSpec};
 use crate::model::server::{Server, ServerDetail, ServerSighting, ServerSpec};
 use crate::store::{Refusal, StoreError};
+use file_storage::FileStorageProvisioner;
 use types::{ExternalNetwork, Flavor, Image, VolumeClass};
+pub use volume::{VolumeFact, VolumeRequest};
 
 /// What one pass hands to a provider beside the request: whose work it is, when to stop, where to note progress.
 pub struct CallContext<'a> {
@@ -105,6 +113,19 @@ pub struct SecurityGroupRequest {
     pub detail: SecurityGroupDetail,
 }
 
+/// A load balancer to make, to change or to unmake, or a part of one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadBalancerRequest {
+    pub id: LoadBalancerId,
+    pub incarnation: Incarnation,
+    pub identity: IdentityId,
+    pub network: NetworkId,
+    pub organization: OrganizationId,
+    pub project: ProjectId,
+    pub spec: LoadBalancerSpec,
+    pub detail: LoadBalancerDetail,
+}
+
 /// A server to make, to change or to unmake.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerRequest {
@@ -121,6 +142,8 @@ pub struct ServerRequest {
     pub spec: ServerSpec,
     /// What the guest is started with: the user's data, merged with what SSH access needs.
     pub user_data: Option<UserDataBytes>,
+    /// May a machine be made, or is one that is gone only to be missed?
+    pub may_create: bool,
     pub detail: ServerDetail,
 }
 
@@ -140,9 +163,23 @@ impl ServerRequest {
             tags: server.metadata.tags.clone().unwrap_or_default(),
             spec: server.spec.clone(),
             user_data,
+            may_create: !server.spec.only_reports_loss(&server.detail),
             detail: server.detail.clone(),
         })
     }
+}
+
+/// An image to make or to unmake.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ImageRequest {
+    pub id: ImageId,
+    pub incarnation: Incarnation,
+    pub organization: OrganizationId,
+    pub name: String,
+    pub spec: ImageSpec,
+    /// The server whose disk is saved, where the image is made from one.
+    pub server: Option<Box<ServerRequest>>,
+    pub detail: ImageDetail,
 }
 
 /// What a guest is started with. Never printed: it often holds secrets.
@@ -189,6 +226,37 @@ pub struct SecurityGroupFact {
     pub trouble: Option<String>,
 }
 
+/// What is there of a load balancer and its virtual address.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadBalancerFact {
+    pub balancer: ProviderLoadBalancerId,
+    pub port: ProviderPortId,
+    pub vip_address: Option<Ipv4Addr>,
+    /// The cloud has finished building it.
+    pub built: bool,
+    /// The cloud is busy with a change, and there may be more to be done after it.
+    pub unfinished: bool,
+    pub trouble: Option<String>,
+    pub fingerprint: u64,
+    pub address: AddressSighting,
+}
+
+/// What was seen of a load balancer's public address, by a look that need not have been at it.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AddressSighting {
+    NotLookedAt,
+    Absent,
+    Present(PublicAddress),
+}
+
+/// An address through which something is reached from outside.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PublicAddress {
+    pub id: ProviderFloatingIpId,
+    pub address: Ipv4Addr,
+    pub fingerprint: u64,
+}
+
 /// What is there of a server, its port and its addresses.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ServerFact {
@@ -202,6 +270,16 @@ pub struct ServerFact {
     pub converged: Option<u64>,
     /// Of what a convergence sets right: changes when and only when some of it does.
     pub configuration: u64,
+    /// Of everything.
+    pub fingerprint: u64,
+}
+
+/// What is there of an image.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ImageFact {
+    pub status: ImageStatus,
+    pub size_gib: u32,
+    pub trouble: Option<String>,
     /// Of everything.
     pub fingerprint: u64,
 }
@@ -340,7 +418,47 @@ pub trait Provider: Send + Sync {
         Err(ProviderError::Unsupported("security groups"))
     }
 
-    /// The port, the public address and the server. Never rebuilds a server and never takes one away.
+    /// The virtual address and the balancer on it, made with its listeners. Those of one that is there are left alone.
+    async fn converge_load_balancer(
+        &self,
+        _context: &CallContext<'_>,
+        _request: &LoadBalancerRequest,
+    ) -> ProviderResult<Observed<LoadBalancerFact>> {
+        Err(ProviderError::Unsupported("load balancers"))
+    }
+    /// The balancer with everything in it, confirmed absent; then its virtual address. Waits for one that is busy.
+    async fn delete_load_balancer(
+        &self,
+        _context: &CallContext<'_>,
+        _request: &LoadBalancerRequest,
+    ) -> ProviderResult<Deletion> {
+        Err(ProviderError::Unsupported("load balancers"))
+    }
+    /// One change of listeners, pools, members and monitors towards what is wanted, and none of a balancer that is busy.
+    async fn converge_listeners(
+        &self,
+        _context: &CallContext<'_>,
+        _request: &LoadBalancerRequest,
+    ) -> ProviderResult<Observed<LoadBalancerFact>> {
+        Err(ProviderError::Unsupported("load balancers"))
+    }
+    /// A public address for the virtual one.
+    async fn converge_public_address(
+        &self,
+        _context: &CallContext<'_>,
+        _request: &LoadBalancerRequest,
+    ) -> ProviderResult<Observed<PublicAddress>> {
+        Err(ProviderError::Unsupported("load balancers"))
+    }
+    async fn release_public_address(
+        &self,
+        _context: &CallContext<'_>,
+        _request: &LoadBalancerRequest,
+    ) -> ProviderResult<Observed<Deletion>> {
+        Err(ProviderError::Unsupported("load balancers"))
+    }
+
+    /// The port, the public address and the server. Never rebuilds or resizes a server and never takes one away.
     async fn converge_server(
         &self,
         _context: &CallContext<'_>,
@@ -365,6 +483,34 @@ pub trait Provider: Send + Sync {
     ) -> ProviderResult<()> {
         Err(ProviderError::Unsupported("servers"))
     }
+    /// Can it give a server another flavor in place?
+    fn resizes(&self) -> bool {
+        false
+    }
+    /// Orders the server to be given another flavor. `Conflict` when the cloud is busy with it, or waits for a
+    /// confirmation; `Rejected` when it will not have that flavor.
+    async fn resize_server(
+        &self,
+        _context: &CallContext<'_>,
+        _request: &ServerRequest,
+        _flavor: FlavorId,
+    ) -> ProviderResult<()> {
+        Err(ProviderError::Unsupported("resizes"))
+    }
+    /// Takes away the machine of a server, and nothing else of it, so that it is made again with this flavor; `Conflict`
+    /// when what is there is not the machine on record, or has the flavor already.
+    async fn retire_server(
+        &self,
+        _context: &CallContext<'_>,
+        _request: &ServerRequest,
+        _flavor: FlavorId,
+    ) -> ProviderResult<Deletion> {
+        Err(ProviderError::Unsupported("servers"))
+    }
+    /// Orders a server to be kept as it was resized. `Conflict` when nothing waits for that.
+    async fn confirm_resize(&self, _context: &CallContext<'_>, _request: &ServerRequest) -> ProviderResult<()> {
+        Err(ProviderError::Unsupported("resizes"))
+    }
     /// `NotFound` when there is no server, `Conflict` when its state does not allow it.
     async fn power_server(
         &self,
@@ -386,6 +532,54 @@ pub trait Provider: Send + Sync {
         _lines: Option<u32>,
     ) -> ProviderResult<String> {
         Err(ProviderError::Unsupported("consoles"))
+    }
+
+    /// Does it, or its cloud, fetch what is imported? Then the address is visited before it is accepted.
+    fn fetches_images(&self) -> bool {
+        true
+    }
+    /// The image under the id that we chose, for its organization alone (B18). What was ready once is not made again:
+    /// `NotFound` when it is gone, or when the server that it is to be made from is.
+    async fn converge_image(
+        &self,
+        _context: &CallContext<'_>,
+        _request: &ImageRequest,
+    ) -> ProviderResult<Observed<ImageFact>> {
+        Err(ProviderError::Unsupported("images"))
+    }
+    async fn delete_image(&self, _context: &CallContext<'_>, _request: &ImageRequest) -> ProviderResult<Deletion> {
+        Err(ProviderError::Unsupported("images"))
+    }
+
+    /// The volume, as large as asked for. Never attaches or detaches one, and never makes one again that was whole.
+    async fn converge_volume(
+        &self,
+        _context: &CallContext<'_>,
+        _request: &VolumeRequest,
+    ) -> ProviderResult<Observed<VolumeFact>> {
+        Err(ProviderError::Unsupported("volumes"))
+    }
+    /// Orders the volume to be attached. `Conflict` when somebody has it, or the server cannot take it now.
+    async fn attach_volume(
+        &self,
+        _context: &CallContext<'_>,
+        _request: &VolumeRequest,
+        _server: ServerId,
+    ) -> ProviderResult<()> {
+        Err(ProviderError::Unsupported("volumes"))
+    }
+    /// Orders the volume to be taken from whoever has it.
+    async fn detach_volume(&self, _context: &CallContext<'_>, _request: &VolumeRequest) -> ProviderResult<()> {
+        Err(ProviderError::Unsupported("volumes"))
+    }
+    /// Takes it from whoever has it; once that is confirmed, takes it away.
+    async fn delete_volume(&self, _context: &CallContext<'_>, _request: &VolumeRequest) -> ProviderResult<Deletion> {
+        Err(ProviderError::Unsupported("volumes"))
+    }
+
+    /// The storage system that the region's files come from.
+    fn file_storage(&self) -> Option<&dyn FileStorageProvisioner> {
+        None
     }
 
     /// Everything of a kind that is ours, or `only` those asked for, a page at a time, in one read each.

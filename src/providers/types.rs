@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use uuid::Uuid;
 
-use crate::model::ids::{FlavorId, IdentityId, ImageId, OrganizationId, ProviderExternalNetworkId};
+use crate::model::ids::{FlavorId, IdentityId, ImageId, OrganizationId, ProviderExternalNetworkId, VolumeClassId};
+pub use crate::model::image::{
+    Architecture, GpuVendor, ImageContents, ImageGpu, ImageStatus, OperatingSystem, Virtualization,
+};
 
 /// A machine type.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -24,13 +26,6 @@ pub struct Flavor {
     pub pinned_only: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Architecture {
-    X86_64,
-    Aarch64,
-}
-
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FlavorGpu {
@@ -41,14 +36,7 @@ pub struct FlavorGpu {
     pub logical_count: u32,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum GpuVendor {
-    Nvidia,
-    Amd,
-}
-
-/// An image that servers boot from.
+/// An image that servers boot from, as a cloud offers it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Image {
@@ -69,46 +57,25 @@ pub struct Image {
     pub identity: Option<IdentityId>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Virtualization {
-    Virtualized,
-    Baremetal,
-    Any,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ImageGpu {
-    pub vendor: GpuVendor,
-    pub driver: String,
-    pub models: Vec<String>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct OperatingSystem {
-    pub kernel: String,
-    pub family: String,
-    pub distro: String,
-    pub variant: Option<String>,
-    pub codename: Option<String>,
-    pub version: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ImageStatus {
-    Pending,
-    Creating,
-    Ready,
-    Failed,
+impl Image {
+    /// What it holds: what a copy of it holds as well.
+    #[must_use]
+    pub fn contents(&self) -> ImageContents {
+        ImageContents {
+            architecture: self.architecture,
+            virtualization: self.virtualization,
+            os: self.os.clone(),
+            gpu: self.gpu.clone(),
+            packages: self.packages.clone(),
+        }
+    }
 }
 
 /// A class of block storage.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct VolumeClass {
-    pub id: Uuid,
+    pub id: VolumeClassId,
     pub name: String,
     pub description: Option<String>,
     pub media: Option<Media>,
@@ -116,14 +83,17 @@ pub struct VolumeClass {
     pub encrypted: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "lowercase")]
+#[schema(as = volumeMedia)]
 pub enum Media {
     Hdd,
     Ssd,
     Nvme,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Performance {
     pub iops_max: u64,
     pub throughput_mib_per_second_max: u64,

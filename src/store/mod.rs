@@ -19,6 +19,7 @@
 
 pub mod embedded;
 pub mod memory;
+pub mod remembered;
 mod rules;
 
 #[cfg(test)]
@@ -34,9 +35,10 @@ use uuid::Uuid;
 use crate::model::condition::{Conditions, Transition};
 use crate::model::edge::Holder;
 use crate::model::ids::{IdentityId, Incarnation, Key, Kind, NetworkId, OrganizationId, ProjectId, RegionId};
-use crate::model::metadata::Metadata;
+use crate::model::metadata::{ApiVersion, Metadata, Placement};
 use crate::model::quota::{Amount, Amounts, QuotaKind};
 use crate::model::record::{CorruptRecord, Document, Record, Revision};
+use remembered::{Remembered, RequestKey};
 
 /// How many transitions of one resource are kept. Enough to see a day of flapping; small enough that a resource
 /// which flaps for ever costs a few kilobytes.
@@ -126,6 +128,10 @@ pub enum Write {
     ReleaseClaims {
         holder: Key,
     },
+    /// Keeps the answer to a request, so that its repetition is answered and not done again. Fails with `Remembered`
+    /// while an answer to the same request is kept, and with `TooManyRemembered` when its organization has as many
+    /// as it may have. Comes last in its batch: what is remembered has happened.
+    Remember(Box<Remembered>),
 }
 
 /// What must hold at the moment of the commit.
@@ -137,6 +143,10 @@ pub enum Precondition {
     Unreferenced(Key),
     /// Nobody has written the resource's metadata or specification since this revision. Refused with `Conflict`.
     Unchanged { key: Key, revision: Revision },
+    /// It is still the same resource, and not another one under its id. Refused with `Conflict`.
+    Incarnation { key: Key, incarnation: Incarnation },
+    /// Neither the resource nor anything that would go with it is protected from deletion. Refused with `Protected`.
+    Unprotected(Key),
     /// The organization uses no more of the kind than this: so that a limit is not set below what is used.
     UsesAtMost { organization: OrganizationId, kind: QuotaKind, limit: u64 },
 }
@@ -152,6 +162,12 @@ impl Batch {
     #[must_use]
     pub fn of(writes: Vec<Write>) -> Self {
         Self { preconditions: Vec::new(), writes }
+    }
+
+    /// What it writes, a few words for each write, naming kinds only.
+    #[must_use]
+    pub fn words(&self) -> Vec<String> {
+        self.writes.iter().map(rules::write_label).collect()
     }
 
     #[must_use]
@@ -191,6 +207,12 @@ pub enum Refusal {
     QuotaExceeded { kind: QuotaKind, total: u64, limit: u64 },
     #[error("no number is free in {0}")]
     Exhausted(String),
+    #[error("{0} is protected from deletion")]
+    Protected(Key),
+    #[error("the request has been answered before")]
+    Remembered,
+    #[error("as many answers are kept for the organization as may be")]
+    TooManyRemembered,
 }
 
 /// Why the store did not answer.
@@ -224,7 +246,24 @@ pub enum ChangeEvent {
     Put(Arc<Record>),
     /// Somebody began or ceased to refer to it.
     Referenced,
-    Removed,
+    Removed(Former),
+}
+
+/// Where a resource was that is gone, as far as that is still known: for readers who tell only some of them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Former {
+    #[serde(flatten)]
+    pub placement: Placement,
+    #[serde(default)]
+    pub api_version: ApiVersion,
+}
+
+impl Former {
+    #[must_use]
+    pub const fn of(metadata: &Metadata) -> Self {
+        Self { placement: metadata.placement, api_version: metadata.api_version }
+    }
 }
 
 /// What lies after a position.
@@ -357,6 +396,12 @@ pub trait Store: Send + Sync {
     async fn list(&self, filter: &Filter, page: Page) -> Result<Vec<Arc<Record>>, StoreError>;
 
     async fn commit(&self, batch: Batch) -> Result<Committed, StoreError>;
+
+    /// What a commit of this batch would answer now. Nothing is written, and nothing is promised.
+    async fn judge(&self, batch: &Batch) -> Result<Committed, StoreError>;
+
+    /// The answer that is kept for a request, unless it has been kept for long enough.
+    async fn remembered(&self, request: RequestKey) -> Result<Option<Remembered>, StoreError>;
 
     /// Who refers to `target`, in a stable order.
     async fn references(&self, target: Key) -> Result<Vec<Holder>, StoreError>;

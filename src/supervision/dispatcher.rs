@@ -141,7 +141,7 @@ impl Shared {
             ChangeEvent::Referenced => {
                 self.environment.graph.send(change.key, Message::Referenced);
             }
-            ChangeEvent::Removed => self.removed(change.key),
+            ChangeEvent::Removed(_) => self.removed(change.key),
         }
     }
 
@@ -151,7 +151,7 @@ impl Shared {
             return;
         }
         let graph = &self.environment.graph;
-        let waiters = graph.node(key).filter(|node| node.announces(&record)).map(|node| node.dependants());
+        let waiters = graph.node(key).map(|node| node.listeners(node.announces(&record)));
         if !graph.send(key, Message::Changed(Arc::clone(&record))) {
             self.tree.place(Planting { record, first_pass: FirstPass::Now });
         }

@@ -105,6 +105,7 @@ pub enum EdgeType {
     Reference,
     Allocation,
     HiddenPrincipal,
+    OwnNetwork,
     Bridge,
     Subscription,
 }

@@ -50,18 +50,22 @@ impl Inspector {
                 edges.push(edge(EdgeType::Owner, &key, &owner, &format!("supervisor of {owner}")));
             }
             let follower = kind::entry(key.kind).and_then(|entry| (entry.followed_by)(&record).ok().flatten());
-            if let Some(principal) = follower {
-                edges.push(edge(EdgeType::HiddenPrincipal, &key, &principal, &format!("supervisor of {principal}")));
+            if let Some(follower) = follower {
+                let is_principal = follower.kind == Kind::Identity;
+                let named = if is_principal { EdgeType::HiddenPrincipal } else { EdgeType::OwnNetwork };
+                edges.push(edge(named, &key, &follower, &format!("supervisor of {follower}")));
             }
             if let (true, Some(organization)) = (record.metadata.charged, record.metadata.principal.organization) {
                 let ledger = format!("ledger of {}", organization.key());
                 edges.push(edge(EdgeType::Allocation, &key, &organization.key(), &ledger));
             }
         }
-        let bridges = kind::entry(key.kind).is_some_and(|entry| entry.is_bridge);
+        let bridges = |to| kind::entry(key.kind).is_some_and(|entry| (entry.is_bridge_to)(to));
         for holder in store.references(key).await? {
             edges.push(edge(EdgeType::Reference, &holder, &key, &key.to_string()));
-            if let (true, Holder::Resource(holder)) = (bridges, &holder) {
+            if let Holder::Resource(holder) = &holder
+                && bridges(holder.kind)
+            {
                 edges.push(edge(EdgeType::Bridge, &key, holder, &key.to_string()));
             }
         }

@@ -5,7 +5,7 @@ use ractor::ActorRef;
 use super::branch::{BranchMessage, Planting};
 use crate::graph::Graph;
 use crate::graph::snapshot::{Phase, Snapshot};
-use crate::model::ids::{Key, RegionId};
+use crate::model::ids::{Key, Kind, RegionId};
 
 /// How deep owners may lie. The deepest honest chain is identity, network, server, volume; a longer one is a cycle
 /// in corrupt data.
@@ -56,7 +56,9 @@ impl Tree {
             path.push(key);
             above = self.graph.node(key).and_then(|node| node.snapshot().owner);
         }
-        path.extend(region.map(RegionId::key));
+        // What a tenant owns hangs under the tenant, wherever it lies.
+        let is_tenants = path.last().is_some_and(|top| matches!(top.kind, Kind::Organization | Kind::Project));
+        path.extend(region.filter(|_| !is_tenants).map(RegionId::key));
         path
     }
 

@@ -67,7 +67,7 @@ impl Captured {
 }
 
 #[tokio::test]
-async fn every_mutation_leaves_a_line_with_its_resolved_scope() {
+async fn b29_every_mutation_leaves_a_line_with_its_resolved_scope() {
     let log = &*LOG;
     let world = World::start().await;
     let trace = world.ambient.uuid().simple().to_string();

@@ -6,10 +6,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use async_trait::async_trait;
 use jiff::Timestamp;
 use regent::api::CloudReads;
-use regent::model::ids::{FlavorId, ImageId, ProviderExternalNetworkId, RegionId};
+use regent::model::ids::{FileStorageClassId, FlavorId, ImageId, ProviderExternalNetworkId, RegionId, VolumeClassId};
+use regent::model::image_url::ImageUrl;
+use regent::providers::file_storage::{FileProtocol, FileStorageClass};
+use regent::providers::image_probe::{ProbeError, Probed};
 use regent::providers::types::{
-    Architecture, ExternalNetwork, Flavor, FlavorGpu, GpuVendor, Image, ImageGpu, ImageStatus, OperatingSystem,
-    Virtualization,
+    Architecture, ExternalNetwork, Flavor, FlavorGpu, GpuVendor, Image, ImageGpu, ImageStatus, Media, OperatingSystem,
+    Performance, Virtualization, VolumeClass,
 };
 use regent::providers::{ProviderError, ProviderResult, ServerRequest};
 use uuid::Uuid;
@@ -19,7 +22,11 @@ pub const GIB: u64 = 1 << 30;
 pub struct StubCloud {
     pub flavors: Mutex<Vec<Flavor>>,
     pub images: Mutex<Vec<Image>>,
+    pub volume_classes: Mutex<Vec<VolumeClass>>,
+    pub file_storage_classes: Mutex<ProviderResult<Vec<FileStorageClass>>>,
     pub console: Mutex<ProviderResult<String>>,
+    /// What it says of what is to be imported.
+    pub probed: Mutex<Result<Probed, ProbeError>>,
     /// How often it was asked what it offers.
     pub asked: AtomicUsize,
 }
@@ -38,7 +45,10 @@ impl Default for StubCloud {
         Self {
             flavors: Mutex::new(vec![fast, large, small]),
             images: Mutex::new(vec![image(2, "ubuntu"), image(1, "debian")]),
+            volume_classes: Mutex::new(vec![volume_class(2, "fast"), volume_class(1, "slow")]),
+            file_storage_classes: Mutex::new(Ok(vec![file_storage_class(1, "fast"), file_storage_class(2, "cheap")])),
             console: Mutex::new(Ok("booted\n".to_owned())),
+            probed: Mutex::new(Ok(Probed::default())),
             asked: AtomicUsize::new(0),
         }
     }
@@ -85,6 +95,29 @@ pub fn image(number: u128, name: &str) -> Image {
     }
 }
 
+pub fn volume_class(number: u128, name: &str) -> VolumeClass {
+    let is_fast = name == "fast";
+    VolumeClass {
+        id: VolumeClassId(Uuid::from_u128(0xc000 + number)),
+        name: name.to_owned(),
+        description: is_fast.then(|| "for databases".to_owned()),
+        media: Some(if is_fast { Media::Nvme } else { Media::Hdd }),
+        performance: is_fast.then_some(Performance { iops_max: 9000, throughput_mib_per_second_max: 200 }),
+        encrypted: is_fast,
+    }
+}
+
+pub fn file_storage_class(number: u128, name: &str) -> FileStorageClass {
+    FileStorageClass {
+        id: FileStorageClassId(Uuid::from_u128(0xc000 + number)),
+        name: name.to_owned(),
+        description: None,
+        organizations: None,
+        protocols: vec![FileProtocol::Nfsv3, FileProtocol::Nfsv4],
+        parallelism: 4,
+    }
+}
+
 impl StubCloud {
     pub fn calls(&self) -> usize {
         self.asked.load(Ordering::SeqCst)
@@ -115,6 +148,23 @@ impl CloudReads for StubCloud {
     async fn images(&self, _region: RegionId) -> ProviderResult<Vec<Image>> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         Ok(self.images.lock().expect("not poisoned").clone())
+    }
+
+    fn resizes(&self, _region: RegionId) -> bool {
+        true
+    }
+
+    async fn probe_image(&self, _region: RegionId, _url: &ImageUrl) -> Result<Probed, ProbeError> {
+        self.probed.lock().expect("not poisoned").clone()
+    }
+
+    async fn volume_classes(&self, _region: RegionId) -> ProviderResult<Vec<VolumeClass>> {
+        self.asked.fetch_add(1, Ordering::SeqCst);
+        Ok(self.volume_classes.lock().expect("not poisoned").clone())
+    }
+
+    async fn file_storage_classes(&self, _region: RegionId) -> ProviderResult<Vec<FileStorageClass>> {
+        self.file_storage_classes.lock().expect("not poisoned").clone()
     }
 
     async fn console_output(

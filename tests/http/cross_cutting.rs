@@ -187,6 +187,19 @@ async fn each_service_is_also_mounted_under_its_name() {
 }
 
 #[tokio::test]
+async fn b12_a_list_of_nothing_is_an_empty_list() {
+    let world = World::start().await;
+    let (stranger, nowhere) = (world.stranger().await, world.ambient.uuid());
+    for surface in regent::api::surfaces::listed() {
+        let all = format!("/api/v2/{}", surface.collection);
+        for path in [all.clone(), format!("{all}?organizationID={nowhere}")] {
+            let list = world.send_as(&stranger, Method::GET, &path, &json!(null)).await;
+            assert_eq!(expect(list, StatusCode::OK).await, json!([]), "{path}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn health_and_discovery_need_no_token() {
     let world = World::start().await;
     for path in ["/healthz", "/readyz"] {

@@ -12,6 +12,7 @@ use regent::api::router;
 use regent::model::ambient::Ambient;
 use reqwest::{Method, StatusCode};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tower::ServiceExt;
 
 use super::moody_store::{Mood, MoodyStore, SECRET_WORDS};
@@ -37,6 +38,23 @@ async fn a_body_may_be_as_large_as_the_limit_and_no_larger() {
     for length in [BODY_LEN_MAX + 1, 8 * BODY_LEN_MAX] {
         let response = padded(length).send().await.expect("an answer");
         expect_error(response, StatusCode::PAYLOAD_TOO_LARGE, "request_entity_too_large").await;
+    }
+}
+
+#[tokio::test]
+async fn a_refused_body_that_nobody_read_does_not_cost_the_next_request_its_connection() {
+    let world = World::start().await;
+    let body = "x".repeat(BODY_LEN_MAX);
+    let mut connection = tokio::net::TcpStream::connect(world.address).await.expect("connects");
+    for (method, path, status) in [("PUT", NETWORKS, 405), ("POST", "/nothing", 404), ("POST", NETWORKS, 401)] {
+        let head = format!("{method} {path} HTTP/1.1\r\nHost: regent\r\nContent-Length: {}\r\n\r\n", body.len());
+        connection.write_all(head.as_bytes()).await.expect("writes");
+        connection.write_all(body.as_bytes()).await.expect("writes");
+        let mut answer = [0; 12];
+        connection.read_exact(&mut answer).await.expect("an answer");
+        assert_eq!(answer, format!("HTTP/1.1 {status}").as_bytes(), "{method} {path}");
+        // The rest of the answer ends with the only object in it.
+        while connection.read_u8().await.expect("reads") != b'}' {}
     }
 }
 

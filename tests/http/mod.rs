@@ -1,21 +1,35 @@
 //! The real router on a loopback port, with the memory store behind it and no actors: what is accepted stays pending.
 
+mod about;
 mod admin;
 mod audit;
 mod bootstrap;
 mod cloud;
+mod compute_matrix;
 mod cross_cutting;
+mod document;
+mod dry_runs;
+mod events;
+mod file_storage;
 mod flavors_images;
+mod idempotency;
 mod identity;
 mod identity_callers;
 mod identity_members;
 mod identity_quota;
 mod identity_tenants;
+mod images;
+mod instances;
 mod limits;
+mod load_balancers;
 mod matrix;
 mod moody_store;
 mod networks;
+mod page;
+mod paging;
+mod preconditions;
 mod process;
+mod protection;
 mod references;
 mod regions;
 mod security_groups;
@@ -24,6 +38,13 @@ mod servers;
 mod ssh_certificate_authorities;
 mod tenants;
 mod tls;
+mod v1_announced;
+mod v1_cluster_matrix;
+mod v1_clusters;
+mod v1_matrix;
+mod v1_resources;
+mod v1_secrets;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -31,6 +52,7 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use regent::api::catalogue::Catalogue;
+use regent::api::events::Events;
 use regent::api::rate::{TenantRate, TenantRates};
 use regent::api::{Api, ApiSettings, router};
 use regent::bootstrap::{BootstrapFile, Outcome, Urls, bootstrap};
@@ -149,11 +171,37 @@ impl World {
         Self::limited(store, ambient, TenantRate::default()).await
     }
 
+    /// A world whose operator has set something.
+    pub async fn set(settings: ApiSettings) -> Self {
+        let ambient = Ambient::system();
+        Self::equipped(memory_store(&ambient), ambient, TenantRate::default(), settings).await
+    }
+
     pub async fn limited(store: Arc<dyn Store>, ambient: Ambient, rate: TenantRate) -> Self {
+        Self::equipped(store, ambient, rate, ApiSettings::default()).await
+    }
+
+    async fn equipped(store: Arc<dyn Store>, ambient: Ambient, rate: TenantRate, settings: ApiSettings) -> Self {
         let folder = Folder::new();
         let urls = Urls { api: String::new(), admin: String::new() };
         let outcome = bootstrap(store.as_ref(), &ambient, &folder.0, &urls).await.expect("bootstraps");
         let Outcome::Issued(start) = outcome else { panic!("the store was not empty: {outcome:?}") };
+        Self::serving(store, ambient, (rate, settings), start, vec![folder]).await
+    }
+
+    /// Another process on the store of an earlier one.
+    pub async fn again(store: Arc<dyn Store>, ambient: Ambient, start: BootstrapFile) -> Self {
+        let usual = (TenantRate::default(), ApiSettings::default());
+        Self::serving(store, ambient, usual, start, Vec::new()).await
+    }
+
+    async fn serving(
+        store: Arc<dyn Store>,
+        ambient: Ambient,
+        (rate, settings): (TenantRate, ApiSettings),
+        start: BootstrapFile,
+        folders: Vec<Folder>,
+    ) -> Self {
         let embedded = EmbeddedIdentity::new(Arc::clone(&store), ambient.clone());
         let identity = Arc::new(TestIdentity { made_up: Mutex::default(), embedded });
         let cloud = Arc::new(StubCloud::default());
@@ -164,21 +212,12 @@ impl World {
             secrets: Arc::new(envelope()),
             completions: Completions::default(),
             ambient: ambient.clone(),
-            settings: ApiSettings::default(),
+            settings,
             rates: TenantRates::new(rate),
+            events: Events::default(),
         });
         let address = serve(router(&api)).await;
-        Self {
-            address,
-            client: reqwest::Client::new(),
-            store,
-            ambient,
-            start,
-            api,
-            cloud,
-            identity,
-            folders: vec![folder],
-        }
+        Self { address, client: reqwest::Client::new(), store, ambient, start, api, cloud, identity, folders }
     }
 
     /// A request with the administrator's token.
@@ -302,8 +341,11 @@ impl World {
 
 pub const NETWORKS: &str = "/api/v2/networks";
 pub const SECURITY_GROUPS: &str = "/api/v2/securitygroups";
+pub const LOAD_BALANCERS: &str = "/api/v2/loadbalancers";
 pub const AUTHORITIES: &str = "/api/v2/sshcertificateauthorities";
 pub const SERVERS: &str = "/api/v2/servers";
+pub const VOLUMES: &str = "/api/v2/volumes";
+pub const FILE_STORAGE: &str = "/api/v2/filestorage";
 
 /// The id of something that was read.
 pub fn id_of(resource: &Value) -> &str {

@@ -8,6 +8,7 @@ use regent::model::condition::Transition;
 use regent::model::edge::Holder;
 use regent::model::ids::{Key, Kind, OrganizationId};
 use regent::model::record::{CorruptRecord, Record};
+use regent::store::remembered::{Remembered, RequestKey};
 use regent::store::{
     Allocation, Batch, Changes, ClaimedNumber, Committed, Filter, Page, Position, Refusal, Store, StoreError, Usage,
 };
@@ -84,6 +85,13 @@ impl Store for MoodyStore {
             return Err(Refusal::Conflict(OrganizationId(uuid::Uuid::nil()).key()).into());
         }
         self.inner.commit(batch).await
+    }
+    async fn judge(&self, batch: &Batch) -> Result<Committed, StoreError> {
+        self.suffer().await?;
+        self.inner.judge(batch).await
+    }
+    async fn remembered(&self, request: RequestKey) -> Result<Option<Remembered>, StoreError> {
+        self.inner.remembered(request).await
     }
     async fn references(&self, target: Key) -> Result<Vec<Holder>, StoreError> {
         self.inner.references(target).await

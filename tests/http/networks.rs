@@ -83,7 +83,7 @@ async fn an_update_replaces_what_may_change_and_keeps_the_rest() {
 }
 
 #[tokio::test]
-async fn concurrent_updates_all_succeed() {
+async fn b11_concurrent_updates_all_succeed() {
     let world = World::start().await;
     let path = network_path(&world.create(&world.network_body("busy")).await);
     let updates = (0..12).map(|number| {

@@ -4,11 +4,12 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use regent::identity::acl::{Endpoint, Operation};
 use regent::model::edge::Holder;
-use regent::model::ids::{ImageId, Key, Kind, NetworkId, OrganizationId, ServerId};
+use regent::model::ids::{FlavorId, ImageId, Key, Kind, NetworkId, OrganizationId, ServerId};
 use regent::model::metadata::Placement;
 use regent::model::organization::{Project, ProjectSpec};
 use regent::model::rebuild::{Rebuild, RebuildState};
 use regent::model::record::Document;
+use regent::model::resize::{Resize, ResizeState};
 use regent::model::server::{Server, ServerDetail, ServerPhase};
 use regent::providers::types::{Architecture, Flavor, Image, ImageStatus, Virtualization};
 use regent::store::{Batch, Write};
@@ -27,7 +28,7 @@ pub async fn furnished() -> (World, Value, Value) {
     (world, network, body)
 }
 
-fn body(network: &Value) -> Value {
+pub fn body(network: &Value) -> Value {
     let (flavor, image) = (flavor(1, "").id, image(1, "").id);
     json!({
         "metadata": {"name": "web-1"},
@@ -354,7 +355,7 @@ async fn b10_an_update_replaces_what_may_change_and_keeps_the_rest() {
 }
 
 #[tokio::test]
-async fn what_an_update_may_not_change_is_422_and_what_it_does_not_change_is_not_checked() {
+async fn b21_what_an_update_may_not_change_is_422_and_what_it_does_not_change_is_not_checked() {
     let (world, network, mut body) = furnished().await;
     let authority = world.made(AUTHORITIES, &authority_body(&world, "ca")).await;
     body["spec"]["sshCertificateAuthorityId"] = json!(id_of(&authority));
@@ -424,15 +425,18 @@ async fn a_status_shows_what_was_seen() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_rebuilt_is_being_provisioned() {
+async fn a_server_that_is_rebuilt_or_resized_is_being_provisioned() {
     use regent::model::condition::{Condition, Conditions, Reason, Truth};
     let (world, _, body) = furnished().await;
     let server = world.made(SERVERS, &body).await;
     let record = world.store.get(key(&server, Kind::Server)).await.expect("reads").expect("there");
-    for (state, reason, word) in [
-        (None, Reason::Provisioned, "provisioned"),
-        (Some(RebuildState::Rebuilding), Reason::Provisioned, "provisioning"),
-        (Some(RebuildState::Failed), Reason::Errored, "error"),
+    for (state, resized, reason, word) in [
+        (None, None, Reason::Provisioned, "provisioned"),
+        (Some(RebuildState::Rebuilding), None, Reason::Provisioned, "provisioning"),
+        (Some(RebuildState::Failed), None, Reason::Errored, "error"),
+        (None, Some(ResizeState::Initiated), Reason::Provisioned, "provisioning"),
+        (None, Some(ResizeState::Resizing), Reason::Provisioned, "provisioning"),
+        (None, Some(ResizeState::Failed), Reason::ServerResizeFailed, "error"),
     ] {
         let available = Condition {
             status: Truth::True,
@@ -442,16 +446,17 @@ async fn a_server_that_is_rebuilt_is_being_provisioned() {
             observed_generation: record.metadata.generation,
         };
         let rebuild = state.map(|state| Rebuild { target: image(2, "").id, state });
+        let resize = resized.map(|state| Resize { target: FlavorId(world.ambient.uuid()), state });
         let status = Write::Status {
             key: record.key,
             incarnation: record.metadata.incarnation,
             conditions: Box::new(Conditions { available: Some(available), ..Conditions::default() }),
-            detail: Document::of(&ServerDetail { rebuild, ..ServerDetail::default() }),
+            detail: Document::of(&ServerDetail { rebuild, resize, ..ServerDetail::default() }),
             transitions: vec![],
         };
         world.store.commit(Batch::of(vec![status])).await.expect("commits");
         let read = expect(world.get(&path(&server)).await, StatusCode::OK).await;
-        assert_eq!(read["metadata"]["provisioningStatus"], word, "{state:?}");
+        assert_eq!(read["metadata"]["provisioningStatus"], word, "{state:?} {resized:?}");
     }
 }
 

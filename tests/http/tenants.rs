@@ -126,6 +126,10 @@ impl World {
         let incarnation = maker.insert::<Allocation>(allocation.0, "undefined", Some(project.key()), &spec);
         let holder = allocation.key();
         maker.writes.push(Write::Charge { organization, project: Some(project), holder, incarnation, amounts });
+        // Of this one there is nothing without a limit of one's own.
+        maker.writes.push(Write::Limit { organization, kind: QuotaKind::Volume, limit: 100 });
+        // One of everything takes more than the catalogue gives.
+        maker.writes.push(Write::Limit { organization, kind: QuotaKind::Networks, limit: 10 });
         self.store.commit(Batch::of(maker.writes)).await.expect("commits");
         Tenant {
             organization,

@@ -1,10 +1,21 @@
 //! The kernel as a whole, on virtual time: one life of the process, asked over its router, watched in its cloud.
 
+mod clusters;
+mod defects;
 mod failures;
+mod file_storage;
+mod images;
+mod instances;
+mod load_balancers;
 mod machines;
 mod monitors;
 mod networks;
+mod resizes;
+mod sagas;
 mod servers;
+mod v1;
+mod v1_clusters;
+mod volumes;
 
 use std::time::Duration;
 

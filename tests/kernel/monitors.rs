@@ -38,7 +38,7 @@ async fn an_object_that_vanished_is_reported_within_one_poll_and_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_poll_of_n_networks_costs_one_read_per_thousand() {
+async fn b26_a_poll_of_n_networks_costs_one_read_per_thousand() {
     const NETWORKS: usize = 2100;
     let (world, life) = world().await;
     // The region without VLANs: there are only four thousand of those.

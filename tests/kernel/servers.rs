@@ -62,7 +62,7 @@ async fn deleting_a_network_takes_its_groups_along() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deleting_a_project_takes_everything_down_in_order() {
+async fn b31_deleting_a_project_takes_everything_down_in_order() {
     let (world, life) = world().await;
     let Estate { region, network, server, .. } = estate(&world, &life).await;
     let tenant = world.tenants[0];
@@ -80,7 +80,7 @@ async fn deleting_a_project_takes_everything_down_in_order() {
     assert!(life.store.claims().await.expect("reads").is_empty());
 }
 
-async fn verb(life: &Life, estate: &Estate, verb: &str) -> StatusCode {
+pub async fn verb(life: &Life, estate: &Estate, verb: &str) -> StatusCode {
     life.request("POST", &format!("/api/v2/servers/{}/{verb}", estate.server), None).await.0
 }
 
@@ -124,7 +124,7 @@ async fn a_reboot_of_a_stopped_server_is_watched_until_it_runs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_vanished_is_shown_and_made_again() {
+async fn b26_a_server_that_vanished_is_shown_and_made_again() {
     let (world, life) = world().await;
     let Estate { region, server, .. } = estate(&world, &life).await;
     let object = inventory(&life, region).await.servers.remove(0).id;
@@ -187,11 +187,12 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 /// Cuts `act` at every point; after each cut a new life must bring about what `settled` waits for.
-fn cut_everywhere(
+pub fn cut_everywhere(
+    modes: &[Mode],
     act: impl AsyncFn(&World, &Life, &Estate) + Copy,
     settled: impl AsyncFn(&World, &Life, &Estate) + Copy,
 ) {
-    for mode in [Mode::Atomic, Mode::Saga] {
+    for &mode in modes {
         for cut in 1.. {
             let mut world = World::new(cut, mode);
             runtime().block_on(world.furnish());
@@ -210,7 +211,7 @@ fn cut_everywhere(
 }
 
 /// Of each server that was ever made, there was never more than one at a time.
-async fn never_two(life: &Life, estate: &Estate) {
+pub async fn never_two(life: &Life, estate: &Estate) {
     let books = life.clouds.handle(estate.region).expect("simulated").creations().await.expect("books");
     for creation in &books.creations {
         assert!(creation.count.at_once_max <= 1, "{creation:?}");
@@ -224,7 +225,7 @@ fn a_rebuild_cut_anywhere_is_finished_and_done_once() {
         assert_eq!(status, StatusCode::ACCEPTED, "{answer}");
         running(life, estate.server).await;
     };
-    cut_everywhere(ask, async |_, life, estate| {
+    cut_everywhere(&[Mode::Atomic, Mode::Saga], ask, async |_, life, estate| {
         // The request may have died with the process: then nothing was asked for, and nothing may have been rebuilt.
         let record = life.store.get(estate.server.key()).await.expect("reads").expect("stored");
         let asked = record.open::<Server>().expect("opens").spec.image;
@@ -249,7 +250,7 @@ fn a_creation_that_fails_to_boot_and_is_cut_anywhere_never_makes_two() {
         let server = create_server(life, estate.network, &[estate.group], "unlucky").await;
         running(life, server).await;
     };
-    cut_everywhere(ask, async |world, life, estate| {
+    cut_everywhere(&[Mode::Atomic, Mode::Saga], ask, async |world, life, estate| {
         let server = regent::model::ids::ServerId::named(regent::model::ids::NetworkId(estate.network), "unlucky");
         let handle = life.clouds.handle(estate.region).expect("simulated");
         if life.store.get(server.key()).await.expect("reads").is_some() {
@@ -284,6 +285,22 @@ async fn a_server_that_never_boots_is_given_up_on_after_three_tries_and_tried_ag
     life.supervision.inspector().verb(server.key(), OperatorVerb::Reset).await.expect("resets");
     running(&life, server).await;
     assert_eq!(creations().await, 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_was_never_on_record_is_gone_as_soon_as_the_cloud_says_so() {
+    let (world, life) = world().await;
+    let estate = estate(&world, &life).await;
+    let handle = life.clouds.handle(estate.region).expect("simulated");
+    let lost = Fault::always("create-server", Effect::LostAnswer { after_ms: 0 });
+    handle.add_faults(vec![lost]).await.expect("takes faults");
+    let server = create_server(&life, estate.network, &[], "unnoted").await;
+    eventually("made", async || inventory(&life, estate.region).await.servers.len() == 2).await;
+    let (status, _) = life.request("DELETE", &format!("/api/v2/servers/{server}"), None).await;
+    assert_eq!(status, StatusCode::ACCEPTED);
+    let asked = tokio::time::Instant::now();
+    eventually("gone", async || get_server(&life, server).await.0 == StatusCode::NOT_FOUND).await;
+    assert!(asked.elapsed() < regent::actors::Options::default().safety_net / 2, "{:?}", asked.elapsed());
 }
 
 #[test]

@@ -7,9 +7,10 @@ use regent::model::ambient::Ambient;
 use regent::model::edge::Holder;
 use regent::model::ids::{Key, Kind, RegionId, ServerId};
 use regent::model::operation::OperationDetail;
-use regent::model::quota::QuotaKind;
+use regent::model::quota::{Amount, Amounts, QuotaKind};
 use regent::model::record::Record;
 use regent::providers::simulated::SimulatedHandle;
+use regent::providers::simulated::catalogue::FLAVOR_GPU;
 use regent::store::embedded::EmbeddedStore;
 use regent::store::{Filter, Pages, Store, StoreError};
 use uuid::Uuid;
@@ -18,6 +19,7 @@ use super::checks::ensure;
 use super::ledger::Ledger;
 use super::machines::KnownServer;
 use super::rig::{Life, Rig};
+use super::wares::{KnownWare, Ware};
 
 #[expect(clippy::needless_pass_by_value, reason = "as `map_err` hands it over")]
 fn text(error: StoreError) -> String {
@@ -32,9 +34,10 @@ pub async fn are_even(rig: &Rig, life: &Life, known: &Ledger) -> Result<(), Stri
         (Kind::Network, known.networks.keys().copied().collect::<BTreeSet<_>>()),
         (Kind::SecurityGroup, machines.groups.keys().copied().collect()),
         (Kind::SshCertificateAuthority, machines.authorities.keys().copied().collect()),
-        (Kind::Server, machines.servers.keys().copied().collect()),
+        (Kind::Server, machines.servers.keys().copied().chain(working(known).into_keys()).collect()),
     ];
-    for (kind, ids) in kinds {
+    let wares = Ware::ALL.map(|ware| (ware.kind(), known.wares.of(ware).map(|(id, _)| id).collect()));
+    for (kind, ids) in kinds.into_iter().chain(wares) {
         let found = stored(&store, kind).await?.into_keys().collect::<BTreeSet<_>>();
         ensure!(found == ids, "stored of kind {kind} are {found:?}, and known {ids:?}");
     }
@@ -45,28 +48,53 @@ pub async fn are_even(rig: &Rig, life: &Life, known: &Ledger) -> Result<(), Stri
     let mut holders = store.references(life.start.project_id.key()).await.map_err(text)?;
     holders.sort();
     ensure!(holders == keys.iter().map(|key| Holder::Resource(*key)).collect::<Vec<_>>(), "the project: {holders:?}");
-    charges_are_even(&store, life, &networks).await?;
+    charges_are_even(&store, life, known).await?;
     references_are_even(&store, known).await?;
-    numbers_are_even(rig, &store).await?;
+    numbers_are_even(rig, life, &store, known).await?;
     nothing_is_asked_for(&store, known).await?;
     let damaged = store.quarantined().await.map_err(text)?;
     ensure!(damaged.is_empty(), "damaged: {damaged:?}");
     Ok(())
 }
 
-/// Networks are what is charged for.
-async fn charges_are_even(
-    store: &dyn Store,
-    life: &Life,
-    networks: &BTreeMap<Uuid, Arc<Record>>,
-) -> Result<(), String> {
-    let charged = store.allocations().await.map_err(text)?;
-    let charged = charged.iter().map(|charge| charge.holder.id).collect::<Vec<_>>();
-    let holders = charged.iter().copied().collect::<BTreeSet<_>>();
-    ensure!(charged.len() == networks.len() && holders.iter().eq(networks.keys()), "charges: {charged:?}");
+/// The servers that work for instances, and for which.
+fn working(known: &Ledger) -> BTreeMap<Uuid, Uuid> {
+    known.wares.of(Ware::Instance).filter_map(|(id, instance)| Some((instance.server()?, id))).collect()
+}
+
+const GIB: u64 = 1 << 30;
+
+/// What one of them is charged for.
+fn cost(ware: &KnownWare) -> Amounts {
+    let asked = ware.settled();
+    let costs = match ware.ware {
+        Ware::Balancer => vec![(QuotaKind::LoadBalancers, 1), (QuotaKind::PublicIps, u64::from(asked.public))],
+        Ware::Volume => vec![(QuotaKind::Volume, asked.size_gib)],
+        Ware::Storage => vec![(QuotaKind::FileStorage, asked.size_gib * GIB)],
+        Ware::Image => vec![],
+        Ware::Instance => vec![
+            (QuotaKind::Servers, 1),
+            (QuotaKind::PublicIps, u64::from(asked.public)),
+            (QuotaKind::Gpus, u64::from(asked.flavor == Some(FLAVOR_GPU.0))),
+        ],
+    };
+    costs.into_iter().filter(|(_, amount)| *amount > 0).map(|(kind, amount)| (kind, Amount::of(amount))).collect()
+}
+
+/// Everybody is charged for what there is of them, once.
+async fn charges_are_even(store: &dyn Store, life: &Life, known: &Ledger) -> Result<(), String> {
+    let network = || Amounts::from([(QuotaKind::Networks, Amount::of(1))]);
+    let networks = known.networks.keys().map(|id| (Key::new(Kind::Network, *id), network()));
+    let wares = known.wares.known.iter().map(|(id, ware)| (Key::new(ware.ware.kind(), *id), cost(ware)));
+    let costs = networks.chain(wares).filter(|(_, cost)| !cost.is_empty()).collect::<BTreeMap<_, _>>();
+    let allocations = store.allocations().await.map_err(text)?;
+    let count = allocations.len();
+    let charged = allocations.into_iter().map(|charge| (charge.holder, charge.amounts)).collect::<BTreeMap<_, _>>();
+    ensure!(charged == costs && count == costs.len(), "{count} charges: {charged:?}, not {costs:?}");
     for usage in store.usage(life.start.organization_id).await.map_err(text)? {
-        let count = if usage.kind == QuotaKind::Networks { networks.len() as u64 } else { 0 };
-        ensure!(usage.used.total() == count, "the quota says {usage:?}, for {count}");
+        let amounts = costs.values().filter_map(|cost| cost.get(&usage.kind));
+        let expected = amounts.copied().fold(Amount::default(), Amount::plus);
+        ensure!(usage.used == expected, "the quota says {usage:?}, for {expected:?}");
     }
     Ok(())
 }
@@ -77,18 +105,42 @@ async fn references_are_even(store: &dyn Store, known: &Ledger) -> Result<(), St
         let servers = known.machines.servers.iter().filter(|(_, server)| uses(server));
         servers.map(|(id, _)| Holder::Resource(ServerId(*id).key()).to_string()).collect::<BTreeSet<_>>()
     };
+    let claimants = |id: &Uuid| {
+        let wares = known.wares.known.iter().filter(|(_, ware)| ware.needs().contains(id));
+        // What an instance needs, its server needs, too.
+        let keys = wares.flat_map(|(id, ware)| {
+            let server = ware.server().map(|server| ServerId(server).key());
+            server.into_iter().chain([Key::new(ware.ware.kind(), *id)])
+        });
+        keys.map(|key| Holder::Resource(key).to_string()).collect::<BTreeSet<_>>()
+    };
     let mut expected = BTreeMap::new();
     for (id, network) in &known.networks {
         let mut holders = users(&|server| server.network == *id);
+        holders.extend(claimants(id));
         holders.extend(network.references.clone());
         expected.insert(Key::new(Kind::Network, *id), holders);
     }
     for id in known.machines.groups.keys() {
-        expected.insert(Key::new(Kind::SecurityGroup, *id), users(&|server| server.uses(*id)));
+        let mut holders = users(&|server| server.uses(*id));
+        holders.extend(claimants(id));
+        expected.insert(Key::new(Kind::SecurityGroup, *id), holders);
     }
     for id in known.machines.authorities.keys() {
         let key = Key::new(Kind::SshCertificateAuthority, *id);
         expected.insert(key, users(&|server| server.authority == Some(*id)));
+    }
+    for (server, instance) in working(known) {
+        expected.insert(ServerId(server).key(), BTreeSet::new());
+        expected.insert(Key::new(Kind::Instance, instance), BTreeSet::new());
+    }
+    for id in known.machines.servers.keys() {
+        expected.insert(ServerId(*id).key(), claimants(id));
+    }
+    for (id, _) in known.wares.of(Ware::Image) {
+        let mut holders = users(&|server| server.uses(id));
+        holders.extend(claimants(&id));
+        expected.insert(Key::new(Kind::Image, id), holders);
     }
     for (key, expected) in expected {
         let found = store.references(key).await.map_err(text)?;
@@ -100,19 +152,26 @@ async fn references_are_even(store: &dyn Store, known: &Ledger) -> Result<(), St
 
 /// Every verb has ended, and none has outlived its server.
 async fn nothing_is_asked_for(store: &dyn Store, known: &Ledger) -> Result<(), String> {
+    let working = working(known);
     for (id, operation) in stored(store, Kind::Operation).await? {
         let detail = operation.detail.read::<OperationDetail>().map_err(|error| error.to_string())?;
         ensure!(!detail.is_open(), "operation {id} is open at rest: {detail:?}");
         let owner = operation.metadata.owner;
-        let lives = owner.is_some_and(|owner| known.machines.servers.contains_key(&owner.id));
+        let is_there = |id: &Uuid| known.machines.servers.contains_key(id) || working.contains_key(id);
+        let lives = owner.is_some_and(|owner| is_there(&owner.id));
         ensure!(lives, "operation {id} has outlived {owner:?}");
     }
     Ok(())
 }
 
-/// A number is claimed for exactly the network that has it in the cloud.
-async fn numbers_are_even(rig: &Rig, store: &dyn Store) -> Result<(), String> {
+/// A number is claimed for exactly the network that has it in the cloud, and a place for exactly every image.
+async fn numbers_are_even(rig: &Rig, life: &Life, store: &dyn Store, known: &Ledger) -> Result<(), String> {
+    let places = format!("image/{}", life.start.organization_id);
     let claims = store.claims().await.map_err(text)?;
+    let (places, claims): (Vec<_>, Vec<_>) = claims.into_iter().partition(|claim| claim.pool == places);
+    let holders = places.iter().map(|claim| claim.holder.id).collect::<BTreeSet<_>>();
+    let images = known.wares.of(Ware::Image).map(|(id, _)| id).collect::<BTreeSet<_>>();
+    ensure!(holders == images && places.len() == images.len(), "places: {holders:?}, images: {images:?}");
     let claimed = claims.iter().map(|claim| (claim.pool.clone(), claim.number, claim.holder.id));
     let claimed = claimed.collect::<BTreeSet<_>>();
     let mut used = BTreeSet::new();

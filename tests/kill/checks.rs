@@ -7,13 +7,15 @@ use regent::model::ids::Kind;
 use regent::model::server::PowerState;
 use regent::providers::simulated::SimulatedHandle;
 use regent::providers::simulated::engine::books::Inventory;
-use regent::providers::simulated::objects::{Body, CloudObject, ObjectId, ObjectState};
+use regent::providers::simulated::objects::{Body, CloudObject, ObjectId, ObjectKind, ObjectState};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::ledger::Shown;
 use super::machines::{self, Power};
 use super::rig::{Cloud, Life, Rig};
+use super::ware_checks::{instances_are_as_shown, wares_are_as_shown};
+use super::wares::{self, Ware};
 use super::wire;
 
 /// How long everything may take to come to rest. It takes seconds; what takes longer than this waits for something
@@ -22,7 +24,7 @@ const CONVERGE_PATIENCE: Duration = Duration::from_secs(45);
 
 /// A process of its own cannot be subscribed to: it is asked this often. Asking costs it little; a longer period
 /// would be most of what is measured.
-const LOOK_PERIOD: Duration = Duration::from_millis(20);
+pub const LOOK_PERIOD: Duration = Duration::from_millis(20);
 
 /// What a page of actors holds at most.
 const ACTORS_PAGE: usize = 500;
@@ -40,6 +42,7 @@ pub(super) use ensure;
 pub struct View {
     pub networks: BTreeMap<Uuid, Shown>,
     pub machines: machines::Shown,
+    pub wares: wares::Shown,
     pub identities: BTreeSet<Uuid>,
     /// What is not at rest, in words.
     busy: Vec<String>,
@@ -75,17 +78,23 @@ async fn actors(life: &Life, kind: &str, busy: &mut Vec<String>) -> Result<BTree
     }
 }
 
-async fn look(life: &Life) -> Result<View, String> {
+async fn look(rig: &Rig, life: &Life) -> Result<View, String> {
     let mut busy = Vec::new();
     let identities = actors(life, Kind::Identity.word(), &mut busy).await?;
     let mut acting = Vec::new();
-    for kind in [Kind::Network, Kind::SecurityGroup, Kind::SshCertificateAuthority, Kind::Server] {
+    let kinds = [Kind::Network, Kind::SecurityGroup, Kind::SshCertificateAuthority, Kind::Server];
+    for kind in kinds.into_iter().chain(Ware::ALL.map(Ware::kind)) {
         acting.push(actors(life, kind.word(), &mut busy).await?);
     }
     let list = |plural| get(life, format!("{}/api/v2/{plural}", life.start.api_url));
     let networks = wire::networks(&list("networks").await?)?;
     let (groups, authorities) = (list("securitygroups").await?, list("sshcertificateauthorities").await?);
     let machines = wire::machines([&groups, &authorities, &list("servers").await?])?;
+    let mut wares = wares::Shown::new();
+    for list in Ware::lists(life.start.organization_id, &rig.regions()) {
+        let answer = get(life, format!("{}{}", life.start.api_url, list.path)).await?;
+        wares.extend(wire::wares(&list, &answer, None)?);
+    }
     let (groups, authorities, servers) = (&machines.groups, &machines.authorities, &machines.servers);
     let statuses = networks.iter().map(|(id, network)| (id, &network.status));
     let statuses = statuses.chain(groups.iter().map(|(id, group)| (id, &group.head.status)));
@@ -93,18 +102,22 @@ async fn look(life: &Life) -> Result<View, String> {
     let statuses = statuses.chain(servers.iter().map(|(id, server)| (id, &server.head.status)));
     let unfinished = statuses.filter(|(_, status)| *status != "provisioned");
     busy.extend(unfinished.map(|(id, status)| format!("{id} is {status}")));
-    let shown = [
+    let unfinished = wares.iter().filter(|(_, ware)| !ware.is_whole());
+    busy.extend(unfinished.map(|(id, ware)| format!("{:?} {id} is {}", ware.ware, ware.head.status)));
+    let mut shown = vec![
         networks.keys().copied().collect::<BTreeSet<_>>(),
         groups.keys().copied().collect(),
         authorities.keys().copied().collect(),
         servers.keys().copied().collect(),
     ];
+    let of = |ware| wares.iter().filter(move |(_, shown)| shown.ware == ware).map(|(id, _)| *id).collect();
+    shown.extend(Ware::ALL.map(of));
     if acting != shown || identities.len() != networks.len() {
         let counts = |sets: &[BTreeSet<Uuid>]| sets.iter().map(BTreeSet::len).collect::<Vec<_>>();
         let (shown, acting) = (counts(&shown), counts(&acting));
         busy.push(format!("{shown:?} are shown, {acting:?} act, with {} principals", identities.len()));
     }
-    Ok(View { networks, machines, identities, busy })
+    Ok(View { networks, machines, wares, identities, busy })
 }
 
 /// Waits until nobody has anything to do, and everybody knows how the servers are. Nobody must be asking for anything
@@ -114,9 +127,10 @@ pub async fn converged(rig: &Rig, life: &Life) -> Result<View, String> {
     let mut looks = tokio::time::interval(LOOK_PERIOD);
     loop {
         looks.tick().await;
-        let mut view = look(life).await?;
+        let mut view = look(rig, life).await?;
         if view.busy.is_empty() {
             view.busy = restless_servers(rig, &view).await?;
+            view.busy.extend(restless_instances(&view));
         }
         if view.busy.is_empty() {
             let quarantine = get(life, format!("{}/admin/v1/quarantine", life.start.admin_url)).await?;
@@ -146,6 +160,18 @@ async fn restless_servers(rig: &Rig, view: &View) -> Result<Vec<String>, String>
     Ok(restless)
 }
 
+/// Instances that have yet to hear how their server is.
+fn restless_instances(view: &View) -> Vec<String> {
+    let mut restless = Vec::new();
+    for (id, instance) in view.wares.iter().filter(|(_, ware)| ware.ware == Ware::Instance) {
+        let power = instance.server().and_then(|server| view.machines.servers.get(&server)).map(|server| &server.power);
+        if power != Some(&instance.power) {
+            restless.push(format!("instance {id} says {} of a server that is {power:?}", instance.power));
+        }
+    }
+    restless
+}
+
 const fn power_of(power: PowerState) -> Option<Power> {
     match power {
         PowerState::Running => Some(Power::Running),
@@ -166,8 +192,12 @@ pub async fn clouds_are_as_shown(rig: &Rig, view: &View) -> Result<(), String> {
         let here = view.networks.iter().filter(|(_, network)| network.region == cloud.region);
         let here = here.map(|(id, network)| (*id, network)).collect::<BTreeMap<_, _>>();
         let machines = view.machines.within(cloud.region);
+        let wares = view.wares.iter().filter(|(_, ware)| ware.region == cloud.region);
+        let wares = wares.map(|(id, ware)| (*id, ware.clone())).collect::<wares::Shown>();
         cloud_is_as_shown(&inventory, &here, cloud.physical)
-            .and_then(|()| machines_are_as_shown(&inventory, &machines))
+            .and_then(|()| machines_are_as_shown(&inventory, &machines, &wares))
+            .and_then(|()| instances_are_as_shown(&inventory, &machines, &wares))
+            .and_then(|()| wares_are_as_shown(&inventory, &wares))
             .map_err(|text| format!("in region {}: {text}", cloud.region))?;
         identities.extend(inventory.identities.iter().filter_map(|object| Some(object.marks?.id)));
     }
@@ -176,7 +206,7 @@ pub async fn clouds_are_as_shown(rig: &Rig, view: &View) -> Result<(), String> {
 }
 
 /// The marks of objects of one kind, each of which may be there once.
-fn once<'a>(what: &str, objects: &'a [CloudObject]) -> Result<BTreeMap<Uuid, &'a CloudObject>, String> {
+pub fn once<'a>(what: &str, objects: &'a [CloudObject]) -> Result<BTreeMap<Uuid, &'a CloudObject>, String> {
     let mut all = BTreeMap::new();
     for object in objects {
         let id = object.marks.ok_or_else(|| format!("{what} {} is nobody's", object.id))?.id;
@@ -186,7 +216,7 @@ fn once<'a>(what: &str, objects: &'a [CloudObject]) -> Result<BTreeMap<Uuid, &'a
     Ok(all)
 }
 
-fn exactly(what: &str, found: &BTreeMap<Uuid, &CloudObject>, wanted: &BTreeSet<Uuid>) -> Result<(), String> {
+pub fn exactly(what: &str, found: &BTreeMap<Uuid, &CloudObject>, wanted: &BTreeSet<Uuid>) -> Result<(), String> {
     let found = found.keys().copied().collect::<BTreeSet<_>>();
     ensure!(
         found == *wanted,
@@ -226,14 +256,19 @@ fn cloud_is_as_shown(inventory: &Inventory, networks: &BTreeMap<Uuid, &Shown>, p
 }
 
 /// Groups, ports, addresses and servers are exactly those that are shown, each as it is shown.
-fn machines_are_as_shown(inventory: &Inventory, shown: &machines::Shown) -> Result<(), String> {
+///
+/// Load balancers have ports and addresses, too.
+fn machines_are_as_shown(inventory: &Inventory, shown: &machines::Shown, wares: &wares::Shown) -> Result<(), String> {
     let (groups, ports) = (once("group", &inventory.security_groups)?, once("port", &inventory.ports)?);
     let (servers, addresses) = (once("server", &inventory.servers)?, once("address", &inventory.floating_ips)?);
     let wanted = shown.servers.keys().copied().collect();
     exactly("group", &groups, &shown.groups.keys().copied().collect())?;
-    exactly("port", &ports, &wanted)?;
     exactly("server", &servers, &wanted)?;
+    let balancers = wares.iter().filter(|(_, shown)| shown.ware == Ware::Balancer);
+    let with_ports = wanted.into_iter().chain(balancers.clone().map(|(id, _)| *id));
+    exactly("port", &ports, &with_ports.collect())?;
     let public = shown.servers.iter().filter(|(_, server)| server.asked.public).map(|(id, _)| *id);
+    let public = public.chain(balancers.filter(|(_, shown)| shown.asked.public).map(|(id, _)| *id));
     exactly("address", &addresses, &public.collect())?;
     for (id, group) in &shown.groups {
         let Body::SecurityGroup { rules, .. } = &groups[id].body else { return Err(format!("{id} is no group")) };
@@ -267,7 +302,9 @@ pub async fn nothing_was_doubled(rig: &Rig) -> Result<u64, String> {
         let book = cloud.room.creations().await.map_err(|error| error.to_string())?;
         ensure!(book.complete, "the cloud's book of creations is full");
         total += book.creations.iter().map(|entry| entry.count.created).sum::<u64>();
-        let double = book.creations.iter().find(|entry| entry.count.at_once_max > 1);
+        // A file storage may be attached more than once, to different networks.
+        let mut alone = book.creations.iter().filter(|entry| entry.kind != ObjectKind::ShareAttachment);
+        let double = alone.find(|entry| entry.count.at_once_max > 1);
         ensure!(double.is_none(), "something was there twice: {double:?}");
     }
     Ok(total)
@@ -283,7 +320,7 @@ pub async fn clouds_are_empty(rig: &Rig) -> Result<(), String> {
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use regent::model::ids::{Incarnation, RegionId};
     use regent::model::network::VlanId;
@@ -297,13 +334,13 @@ mod tests {
     use super::super::machines::{Asked, ShownGroup, ShownServer};
     use super::super::wire::Head;
 
-    const NETWORK: Uuid = Uuid::from_u128(1);
+    pub const NETWORK: Uuid = Uuid::from_u128(1);
     const IDENTITY: Uuid = Uuid::from_u128(2);
     const GROUP: Uuid = Uuid::from_u128(3);
-    const SERVER: Uuid = Uuid::from_u128(4);
-    const REGION: RegionId = RegionId(Uuid::nil());
+    pub const SERVER: Uuid = Uuid::from_u128(4);
+    pub const REGION: RegionId = RegionId(Uuid::nil());
 
-    fn object(id: &str, of: Uuid, body: Body) -> CloudObject {
+    pub fn object(id: &str, of: Uuid, body: Body) -> CloudObject {
         let marks = Some(Marks { id: of, incarnation: Incarnation(of) });
         let (id, name) = (ObjectId(id.to_owned()), id.to_owned());
         CloudObject { id, name, marks, state: ObjectState::Active, pending: None, tags: BTreeMap::new(), body }
@@ -344,6 +381,7 @@ mod tests {
             authority: None,
             asked: Asked { groups: BTreeSet::from([GROUP]), image: IMAGE_UBUNTU.0, public: true },
             power: Power::Running.word().to_owned(),
+            instance: None,
         };
         machines::Shown {
             groups: BTreeMap::from([(GROUP, group)]),
@@ -353,7 +391,7 @@ mod tests {
     }
 
     /// A cloud with one network and all that belongs to it, a server among it.
-    fn inventory() -> Inventory {
+    pub fn inventory() -> Inventory {
         let id = |text: &str| ObjectId(text.to_owned());
         let segment = Segment { physical_network: "physical".to_owned(), vlan: VlanId(100) };
         let options = SubnetOptions {
@@ -398,7 +436,7 @@ mod tests {
             deleting: false,
         };
         cloud_is_as_shown(&inventory, &BTreeMap::from([(NETWORK, &shown)]), true)
-            .and_then(|()| machines_are_as_shown(&inventory, &machines()))
+            .and_then(|()| machines_are_as_shown(&inventory, &machines(), &wares::Shown::new()))
     }
 
     /// What of the inventory is to be spoilt.

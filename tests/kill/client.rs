@@ -17,6 +17,7 @@ use super::machines::{Shown, Use};
 use super::reboots::Reboots;
 use super::report::{Deed, Tally};
 use super::rig::Life;
+use super::wares::Around;
 use super::wire::{self, id_of};
 
 /// How many live networks one client has at most. All clients' together are what a restart has to go through, and a
@@ -27,11 +28,33 @@ const LIVE_MAX: usize = 5;
 /// that accepts faster than its clouds work would never be done.
 const KNOWN_MAX: usize = 12;
 
-/// How many deeds are about groups, authorities and servers, which take several deeds to become interesting.
-const MACHINE_DEEDS_PERCENT: u32 = 55;
+/// How many deeds are about groups, authorities and servers, which take several deeds to become interesting; and how
+/// many about what is on, beside and in them.
+const MACHINE_DEEDS_PERCENT: u32 = 40;
+const WARE_DEEDS_PERCENT: u32 = 30;
 
 /// How long a living server may take for an answer. Far beyond what even a busy machine needs.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(30);
+
+/// What a client works with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Load {
+    /// A few of everything.
+    Everything,
+    /// Instances on one network, and many of them.
+    Instances,
+}
+
+impl Load {
+    /// How many of each kind of ware one client knows at most, those on their way out included. Of everything:
+    /// enough that two of them meet at one server or one network, and few enough that everything comes to rest soon.
+    pub const fn wares_max(self) -> usize {
+        match self {
+            Self::Everything => 3,
+            Self::Instances => 25,
+        }
+    }
+}
 
 /// What came back.
 pub enum Heard {
@@ -41,11 +64,12 @@ pub enum Heard {
 }
 
 pub struct Client {
+    pub load: Load,
     pub label: String,
     pub random: fastrand::Rng,
     http: reqwest::Client,
     life: watch::Receiver<Option<Life>>,
-    regions: Vec<RegionId>,
+    pub regions: Vec<RegionId>,
     pub ledger: Ledger,
     pub tally: Tally,
     /// What was asked of each server, for as long as the campaign lasts.
@@ -73,9 +97,15 @@ pub fn unexpected(what: &str, status: StatusCode, answer: &Value) -> String {
 }
 
 impl Client {
-    pub fn new(number: u64, seed: u64, regions: Vec<RegionId>, life: watch::Receiver<Option<Life>>) -> Self {
+    pub fn new(
+        load: Load,
+        (number, seed): (u64, u64),
+        regions: Vec<RegionId>,
+        life: watch::Receiver<Option<Life>>,
+    ) -> Self {
         let http = reqwest::Client::builder().timeout(ANSWER_PATIENCE).no_proxy().build().expect("a client");
         Self {
+            load,
             label: format!("client-{number}"),
             random: fastrand::Rng::with_seed(seed.wrapping_mul(1000) + number),
             http,
@@ -140,8 +170,13 @@ impl Client {
             return self.create(&life).await;
         }
         let id = mine[self.random.usize(0..mine.len())];
-        if self.random.u32(0..100) < MACHINE_DEEDS_PERCENT {
-            return self.machine_deed(&life, id).await;
+        if self.load == Load::Instances {
+            return self.ware_deed(&life, id).await;
+        }
+        match self.random.u32(0..100) {
+            0..MACHINE_DEEDS_PERCENT => return self.machine_deed(&life, id).await,
+            chance if chance < MACHINE_DEEDS_PERCENT + WARE_DEEDS_PERCENT => return self.ware_deed(&life, id).await,
+            _ => {}
         }
         match self.random.u32(0..100) {
             0..34 if mine.len() < LIVE_MAX => self.create(&life).await,
@@ -153,10 +188,9 @@ impl Client {
         }
     }
 
-    /// A list of this client's own; `None` when the server was killed meanwhile.
-    async fn list(&mut self, life: &Life, plural: &str) -> Result<Option<Value>, String> {
-        let path = format!("/api/v2/{plural}?tag=client%3D{}", self.label);
-        match self.ask(life, Method::GET, &path, None).await? {
+    /// A list; `None` when the server was killed meanwhile.
+    pub async fn list(&mut self, life: &Life, path: &str) -> Result<Option<Value>, String> {
+        match self.ask(life, Method::GET, path, None).await? {
             Heard::Doubt => Ok(None),
             Heard::Answer(StatusCode::OK, list) => Ok(Some(list)),
             Heard::Answer(status, answer) => Err(unexpected("a list", status, &answer)),
@@ -168,7 +202,8 @@ impl Client {
         let mut lists = [Value::Null, Value::Null, Value::Null, Value::Null];
         let plurals = ["networks", "securitygroups", "sshcertificateauthorities", "servers"];
         for (list, plural) in lists.iter_mut().zip(plurals) {
-            let Some(answer) = self.list(life, plural).await? else { return Ok(None) };
+            let path = format!("/api/v2/{plural}?tag=client%3D{}", self.label);
+            let Some(answer) = self.list(life, &path).await? else { return Ok(None) };
             *list = answer;
         }
         Ok(Some(lists))
@@ -177,10 +212,17 @@ impl Client {
     /// Looks at everything of this client and compares. `None` when the server was killed meanwhile.
     pub async fn look(&mut self, life: &Life) -> Result<Option<Shown>, String> {
         let Some([networks, groups, authorities, servers]) = self.lists(life).await? else { return Ok(None) };
+        let Some(wares) = self.wares(life).await? else { return Ok(None) };
         self.tally.looks += 1;
-        let machines = wire::machines([&groups, &authorities, &servers])?;
-        let compared = self.ledger.compare(&wire::networks(&networks)?);
-        let compared = compared.and_then(|()| self.ledger.machines.compare(&machines, &self.ledger.networks));
+        let mut machines = wire::machines([&groups, &authorities, &servers])?;
+        // What works for an instance is nobody's to ask for.
+        machines.servers.retain(|_, server| server.instance.is_none());
+        let networks = wire::networks(&networks)?;
+        let compared = self.ledger.compare(&networks).and_then(|()| {
+            let Ledger { networks, machines: known, wares: known_wares, .. } = &mut self.ledger;
+            known.compare(&machines, networks)?;
+            known_wares.compare(&wares, Around { networks, servers: &known.servers, groups: &known.groups })
+        });
         compared.map_err(|text| format!("{}, life {}: {text}", self.label, life.number))?;
         for id in self.ledger.live() {
             let doubtful = self.ledger.networks[&id].doubtful.iter().cloned().collect::<Vec<_>>();
@@ -275,9 +317,8 @@ impl Client {
     }
 
     pub async fn delete(&mut self, life: &Life, id: Uuid) -> Result<(), String> {
-        let servers = self.ledger.machines.use_of_network(id);
         let referred = !self.known(id).references.is_empty();
-        let usage = Use { certain: referred || servers.certain, possible: referred || servers.possible };
+        let usage = self.ledger.use_of_network(id).or(Use { certain: referred, possible: referred });
         let accepted = self.ask_deletion(life, &format!("/api/v2/networks/{id}"), usage).await?;
         if let Some(fate) = Fate::after(accepted, usage) {
             self.known(id).fate = fate;
@@ -346,11 +387,11 @@ impl Client {
 
     /// A reference and a deletion at the same time: one of them must win, and stay the winner.
     async fn race(&mut self, life: &Life, id: Uuid) -> Result<(), String> {
-        if !self.known(id).references.is_empty() || self.ledger.machines.use_of_network(id).possible {
+        if !self.known(id).references.is_empty() || self.ledger.use_of_network(id).possible {
             return Ok(());
         }
         let (holder, path) = self.new_reference(id);
-        let mut other = Self::new(0, 0, vec![], self.life.clone());
+        let mut other = Self::new(self.load, (0, 0), vec![], self.life.clone());
         let own_path = format!("/api/v2/networks/{id}");
         let (added, deleted) =
             tokio::join!(other.ask(life, Method::PUT, &path, None), self.ask(life, Method::DELETE, &own_path, None));

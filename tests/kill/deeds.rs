@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::client::{Client, Heard, unexpected};
 use super::ledger::Fate;
-use super::machines::{Asked, KnownAuthority, KnownGroup, KnownServer, Power, Use};
+use super::machines::{Asked, KnownAuthority, KnownGroup, KnownServer, Power};
 use super::report::Deed;
 use super::rig::Life;
 use super::wire::{asked, id_of};
@@ -20,7 +20,7 @@ use super::wire::{asked, id_of};
 const AUTHORITY_KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAABAgMEBQYHCAkKCwwNDg8QERITFBUWFxgZGhscHR4f";
 
 /// What servers are rebuilt between.
-const IMAGES: [ImageId; 2] = [IMAGE_UBUNTU, IMAGE_GPU];
+pub const IMAGES: [ImageId; 2] = [IMAGE_UBUNTU, IMAGE_GPU];
 
 /// So few names that some are used again: a recreated server has its predecessor's id.
 const SERVER_NAMES: usize = 3;
@@ -32,7 +32,7 @@ const SERVERS_MAX: usize = 6;
 
 /// A verb that is acknowledged sooner than this was carried out; the server acknowledges one that is still open, and
 /// will be carried out later, after ten seconds.
-const CARRIED_OUT_WITHIN: Duration = Duration::from_secs(9);
+pub const CARRIED_OUT_WITHIN: Duration = Duration::from_secs(9);
 
 /// The verbs, and what a server is after each.
 const VERBS: [(&str, Deed, Power); 4] = [
@@ -51,7 +51,7 @@ fn networking(asked: &Asked) -> Value {
 }
 
 impl Client {
-    fn pick(&mut self, ids: &[Uuid]) -> Option<Uuid> {
+    pub fn pick(&mut self, ids: &[Uuid]) -> Option<Uuid> {
         if ids.is_empty() { None } else { Some(ids[self.random.usize(0..ids.len())]) }
     }
 
@@ -115,7 +115,7 @@ impl Client {
     }
 
     async fn delete_group(&mut self, life: &Life, id: Uuid) -> Result<(), String> {
-        let usage = self.ledger.machines.use_of_group(id);
+        let usage = self.ledger.machines.use_of_part(id).or(self.ledger.wares.use_of(id));
         let accepted = self.ask_deletion(life, &format!("/api/v2/securitygroups/{id}"), usage).await?;
         if let Some(fate) = Fate::after(accepted, usage) {
             self.ledger.machines.groups.get_mut(&id).expect("known").fate = fate;
@@ -173,9 +173,11 @@ impl Client {
         Ok(())
     }
 
-    fn new_ask(&mut self, network: Uuid) -> Asked {
+    pub fn new_ask(&mut self, network: Uuid) -> Asked {
         let groups = self.ledger.machines.live_groups(network).into_iter().filter(|_| self.random.bool()).collect();
-        let image = IMAGES[self.random.usize(0..IMAGES.len())].0;
+        let own = self.ledger.wares.bootable(self.ledger.networks[&network].region);
+        let own = self.pick(&own).filter(|_| self.random.bool());
+        let image = own.unwrap_or_else(|| IMAGES[self.random.usize(0..IMAGES.len())].0);
         Asked { groups, image, public: self.random.u8(0..3) == 0 }
     }
 
@@ -199,7 +201,7 @@ impl Client {
             name: name.clone(),
             network,
             authority,
-            used: ask.groups.clone(),
+            used: ask.uses().collect(),
             asked: BTreeSet::from([ask]),
             power: BTreeSet::from([Power::Running]),
             fate: Fate::Live,
@@ -233,7 +235,7 @@ impl Client {
         let network = self.server(id).network;
         let ask = self.new_ask(network);
         let known = self.server(id);
-        known.used.extend(&ask.groups);
+        known.used.extend(ask.uses());
         known.asked.insert(ask.clone());
         let name = known.name.clone();
         let spec = json!({"flavorId": FLAVOR_STANDARD, "imageId": ask.image, "networking": networking(&ask)});
@@ -253,8 +255,9 @@ impl Client {
     }
 
     pub async fn delete_server(&mut self, life: &Life, id: Uuid) -> Result<(), String> {
-        let accepted = self.ask_deletion(life, &format!("/api/v2/servers/{id}"), Use::default()).await?;
-        if let Some(fate) = Fate::after(accepted, Use::default()) {
+        let usage = self.ledger.wares.use_of(id);
+        let accepted = self.ask_deletion(life, &format!("/api/v2/servers/{id}"), usage).await?;
+        if let Some(fate) = Fate::after(accepted, usage) {
             self.server(id).fate = fate;
         }
         if accepted == Some(true) {

@@ -9,6 +9,7 @@ use regent::model::ids::RegionId;
 use uuid::Uuid;
 
 use super::machines::{Machines, Use};
+use super::wares::Wares;
 
 /// What became of something's deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +82,7 @@ pub struct Ledger {
     pub networks: BTreeMap<Uuid, Known>,
     pub doubtful: BTreeMap<String, Asked>,
     pub machines: Machines,
+    pub wares: Wares,
 }
 
 impl Known {
@@ -131,6 +133,11 @@ impl Ledger {
         }
         self.networks.retain(|id, _| shown.contains_key(id));
         Ok(())
+    }
+
+    /// By what is on it or attached to it.
+    pub fn use_of_network(&self, id: Uuid) -> Use {
+        self.machines.use_of_network(id).or(self.wares.use_of(id))
     }
 
     pub fn live(&self) -> Vec<Uuid> {

@@ -18,6 +18,13 @@ pub struct Asked {
     pub public: bool,
 }
 
+impl Asked {
+    /// What it refers to, if that is anything of the client's own: groups, and the image.
+    pub fn uses(&self) -> impl Iterator<Item = Uuid> {
+        self.groups.iter().copied().chain([self.image])
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Power {
     Running,
@@ -56,7 +63,7 @@ pub struct KnownServer {
     pub authority: Option<Uuid>,
     /// What was last acknowledged, and later updates that are in doubt.
     pub asked: BTreeSet<Asked>,
-    /// Every group that it may still refer to: it gives them back when the cloud has followed.
+    /// Every group and image that it may still refer to: it gives them back when the cloud has followed.
     pub used: BTreeSet<Uuid>,
     /// What acknowledged verbs have made of it; more than one while a verb is in doubt.
     pub power: BTreeSet<Power>,
@@ -64,8 +71,9 @@ pub struct KnownServer {
 }
 
 impl KnownServer {
-    pub fn uses(&self, group: Uuid) -> bool {
-        self.asked.iter().any(|asked| asked.groups.contains(&group))
+    /// Is it to have this group, or to boot from this image?
+    pub fn uses(&self, id: Uuid) -> bool {
+        self.asked.iter().flat_map(Asked::uses).any(|used| used == id)
     }
 }
 
@@ -74,6 +82,12 @@ impl KnownServer {
 pub struct Use {
     pub certain: bool,
     pub possible: bool,
+}
+
+impl Use {
+    pub const fn or(self, other: Self) -> Self {
+        Self { certain: self.certain || other.certain, possible: self.possible || other.possible }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -92,6 +106,8 @@ pub struct ShownServer {
     pub authority: Option<Uuid>,
     pub asked: Asked,
     pub power: String,
+    /// The instance that it works for.
+    pub instance: Option<Uuid>,
 }
 
 /// Everything of these kinds that the server shows.
@@ -159,7 +175,8 @@ impl Machines {
         self.used(|server| server.network == id, |server| server.network == id)
     }
 
-    pub fn use_of_group(&self, id: Uuid) -> Use {
+    /// Of a group, or of an image.
+    pub fn use_of_part(&self, id: Uuid) -> Use {
         self.used(|server| server.uses(id), |server| server.used.contains(&id))
     }
 
@@ -259,8 +276,7 @@ impl Machines {
     /// Everything is at rest: references are given back, and verbs have had their effect.
     pub fn rested(&mut self, shown: &Shown) -> Result<(), String> {
         for (id, known) in &mut self.servers {
-            let asked = known.asked.iter().flat_map(|asked| asked.groups.iter().copied());
-            known.used = asked.collect();
+            known.used = known.asked.iter().flat_map(Asked::uses).collect();
             let word = &shown.servers[id].power;
             let power = known.power.iter().copied().find(|power| power.word() == word);
             let power = power
@@ -318,6 +334,7 @@ mod tests {
             authority: Some(AUTHORITY),
             asked: wanted(false),
             power: "Running".to_owned(),
+            instance: None,
         };
         Shown {
             groups: BTreeMap::from([(
@@ -386,7 +403,7 @@ mod tests {
     fn what_is_used_is_in_use_until_its_server_has_let_go_of_it() {
         let mut machines = known();
         let uses = |machines: &Machines| {
-            [machines.use_of_network(NETWORK), machines.use_of_group(GROUP), machines.use_of_authority(AUTHORITY)]
+            [machines.use_of_network(NETWORK), machines.use_of_part(GROUP), machines.use_of_authority(AUTHORITY)]
         };
         assert!(uses(&machines).iter().all(|usage| usage.certain && usage.possible));
         machines.servers.get_mut(&SERVER).expect("known").fate = Fate::DeletionAccepted;

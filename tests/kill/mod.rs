@@ -21,6 +21,9 @@ mod quota;
 mod reboots;
 mod report;
 mod rig;
+mod ware_checks;
+mod ware_deeds;
+mod wares;
 mod wire;
 
 use std::collections::BTreeMap;
@@ -31,11 +34,12 @@ use tokio::sync::{Mutex, watch};
 use tokio::task::JoinSet;
 use uuid::Uuid;
 
-use client::{Client, work};
+use client::{Client, Load, work};
 use ledger::Ledger;
 use reboots::Reboots;
 use report::Report;
 use rig::{Life, Rig};
+use wares::Ware;
 
 /// How often CI kills: a fraction of a minute. The campaign kills more often.
 const CI_KILLS: u64 = 12;
@@ -44,6 +48,15 @@ const CLIENTS: u64 = 8;
 
 /// When the server is killed, counted from when it was ready: from amid its recovery to well into its work.
 const KILL_AFTER_MS: std::ops::Range<u64> = 50..600;
+
+/// The same where there are many instances, of which a start has much to do.
+const KILL_MANY_AFTER_MS: std::ops::Range<u64> = 200..3000;
+
+/// How often CI kills a server with many instances.
+const CI_KILLS_OF_MANY: u64 = 2;
+
+/// How many instances there are, of all clients together, before the first kill: half of what there may be.
+const MANY: usize = 100;
 
 /// One start in so many is killed before it is ready.
 const START_UP_KILL_ONE_IN: u64 = 6;
@@ -57,6 +70,7 @@ const BOOKS_ONE_IN: u64 = 4;
 /// Everything of one campaign.
 struct Campaign {
     rig: Rig,
+    load: Load,
     random: fastrand::Rng,
     clients: Vec<Arc<Mutex<Client>>>,
     working: JoinSet<Result<(), String>>,
@@ -65,11 +79,12 @@ struct Campaign {
 }
 
 impl Campaign {
-    async fn open(seed: u64) -> Result<Self, String> {
+    async fn open(load: Load, seed: u64) -> Result<Self, String> {
         let rig = Rig::open(seed).await?;
-        let regions = rig.clouds.iter().map(|cloud| cloud.region).collect::<Vec<_>>();
+        let regions = rig.regions();
         let clients = (1..=CLIENTS)
-            .map(|number| Arc::new(Mutex::new(Client::new(number, seed, regions.clone(), rig.life.subscribe()))));
+            .map(|number| Client::new(load, (number, seed), regions.clone(), rig.life.subscribe()))
+            .map(|client| Arc::new(Mutex::new(client)));
         let clients = clients.collect::<Vec<_>>();
         let stop = watch::Sender::new(false);
         let mut working = JoinSet::new();
@@ -77,7 +92,20 @@ impl Campaign {
             working.spawn(work(Arc::clone(client), stop.subscribe()));
         }
         let random = fastrand::Rng::with_seed(seed);
-        Ok(Self { rig, random, clients, working, stop, report: Report::default() })
+        Ok(Self { rig, load, random, clients, working, stop, report: Report::default() })
+    }
+
+    /// Waits until there are so many that a kill finds most of them on their way.
+    async fn grown(&mut self) -> Result<(), String> {
+        let mut looks = tokio::time::interval(checks::LOOK_PERIOD);
+        loop {
+            looks.tick().await;
+            self.nobody_failed()?;
+            let known = self.known().await.wares.of(Ware::Instance).count();
+            if known >= MANY {
+                return Ok(());
+            }
+        }
     }
 
     async fn run(&mut self, kills: u64) -> Result<(), String> {
@@ -86,8 +114,15 @@ impl Campaign {
             self.kill_start(Duration::from_millis(after_ms)).await?;
         }
         self.rig.start().await?;
+        let kill_after_ms = match self.load {
+            Load::Everything => KILL_AFTER_MS,
+            Load::Instances => {
+                self.grown().await?;
+                KILL_MANY_AFTER_MS
+            }
+        };
         while self.report.kills < kills {
-            let after = Duration::from_millis(self.random.u64(KILL_AFTER_MS));
+            let after = Duration::from_millis(self.random.u64(kill_after_ms.clone()));
             tokio::time::sleep(after).await;
             if self.random.u64(0..POLITE_END_ONE_IN) == 0 {
                 self.rig.stop().await?;
@@ -171,7 +206,7 @@ impl Campaign {
         self.rig.is_half_done().await?;
         self.rig.stop().await?;
         let left = self.known().await;
-        if !(left.networks.is_empty() && left.machines.is_empty()) {
+        if !(left.networks.is_empty() && left.machines.is_empty() && left.wares.known.is_empty()) {
             return Err(format!("something is left: {left:?}"));
         }
         books::are_even(&self.rig, &life, &left).await?;
@@ -210,10 +245,19 @@ impl Campaign {
         all
     }
 
-    /// Servers first, because they use all the others; groups go with their networks.
+    /// Volumes and file storages first, because nothing uses them; then instances and servers, which use all the others. Groups and
+    /// load balancers go with their networks.
     async fn dismantle(&self, life: &Life) -> Result<(), String> {
         for client in &self.clients {
+            for ware in [Ware::Volume, Ware::Storage] {
+                client.lock().await.clear(life, ware).await?;
+            }
+        }
+        checks::converged(&self.rig, life).await?;
+        self.look(life).await?;
+        for client in &self.clients {
             let mut client = client.lock().await;
+            client.clear(life, Ware::Instance).await?;
             for id in client.ledger.machines.live_servers() {
                 client.delete_server(life, id).await?;
             }
@@ -222,6 +266,7 @@ impl Campaign {
         self.look(life).await?;
         for client in &self.clients {
             let mut client = client.lock().await;
+            client.clear(life, Ware::Image).await?;
             for id in client.ledger.machines.live_authorities() {
                 client.delete_authority(life, id).await?;
             }
@@ -243,6 +288,7 @@ fn all<'a>(ledgers: impl Iterator<Item = &'a Ledger>) -> Ledger {
     for ledger in ledgers {
         all.networks.extend(ledger.networks.clone());
         all.machines.extend(ledger.machines.clone());
+        all.wares.known.extend(ledger.wares.known.clone());
     }
     all
 }
@@ -250,6 +296,7 @@ fn all<'a>(ledgers: impl Iterator<Item = &'a Ledger>) -> Ledger {
 /// A look at rest: what was on its way has arrived.
 async fn look(client: &mut Client, life: &Life) -> Result<(), String> {
     let shown = client.look(life).await?.ok_or("a server that nobody killed did not answer")?;
+    client.ledger.wares.rested()?;
     client.ledger.machines.rested(&shown)
 }
 
@@ -260,13 +307,26 @@ fn number(name: &str) -> Option<u64> {
 /// REGENT_KILLS and REGENT_SEED make a campaign of it: see `tests/kill-campaign`.
 #[tokio::test]
 async fn a_server_that_is_killed_again_and_again_loses_nothing_and_leaks_nothing() {
-    let (kills, seed) = (number("REGENT_KILLS").unwrap_or(CI_KILLS), number("REGENT_SEED").unwrap_or(1));
+    campaign(Load::Everything, CI_KILLS).await;
+}
+
+/// The same with up to two hundred instances, made, changed, switched and deleted without a pause.
+#[tokio::test]
+async fn a_server_of_many_instances_that_is_killed_loses_none_and_leaves_nothing_of_them() {
+    campaign(Load::Instances, CI_KILLS_OF_MANY).await;
+}
+
+async fn campaign(load: Load, kills: u64) {
+    let (kills, seed) = (number("REGENT_KILLS").unwrap_or(kills), number("REGENT_SEED").unwrap_or(1));
     let began = Instant::now();
-    let mut campaign = Campaign::open(seed).await.unwrap_or_else(|text| panic!("{text}"));
+    let mut campaign = Campaign::open(load, seed).await.unwrap_or_else(|text| panic!("{text}"));
     let mut outcome = campaign.run(kills).await;
     campaign.add_up().await;
     if outcome.is_ok() {
-        outcome = campaign.report.has_tried_something();
+        outcome = match load {
+            Load::Everything => campaign.report.has_tried_something(),
+            Load::Instances => campaign.report.has_tried_instances(),
+        };
     }
     let line = campaign.report.line(seed, began.elapsed());
     match outcome {

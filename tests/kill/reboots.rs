@@ -1,13 +1,11 @@
 //! A reboot is sent at most once, however often the server is killed meanwhile: whoever repeats it destroys work.
 //!
-//! The clouds' logs are read as the campaign goes, because a log forgets its oldest lines and a cloud its servers.
+//! The clouds' logs are read as the campaign goes, because a log forgets its oldest lines.
 
 use std::collections::BTreeMap;
 
 use regent::model::ids::RegionId;
 use regent::providers::simulated::SimulatedHandle;
-use regent::providers::simulated::engine::books::Inventory;
-use regent::providers::simulated::objects::ObjectId;
 use uuid::Uuid;
 
 use super::rig::Cloud;
@@ -28,22 +26,20 @@ pub struct Reboots {
 pub struct RebootBook {
     /// How far each log was read.
     read: BTreeMap<RegionId, u64>,
-    /// Whose the clouds' machines are.
-    machines: BTreeMap<ObjectId, Uuid>,
-    reboots: BTreeMap<ObjectId, Reboots>,
+    reboots: BTreeMap<Uuid, Reboots>,
 }
 
 impl RebootBook {
-    pub async fn read(&mut self, cloud: &Cloud, inventory: &Inventory) -> Result<(), String> {
-        let servers = inventory.servers.iter().filter_map(|server| Some((server.id.clone(), server.marks?.id)));
-        self.machines.extend(servers);
+    pub async fn read(&mut self, cloud: &Cloud) -> Result<(), String> {
         let read = self.read.entry(cloud.region).or_default();
         loop {
             let calls = cloud.room.calls(*read).await.map_err(|error| error.to_string())?;
             let Some(last) = calls.last() else { return Ok(()) };
             *read = last.sequence;
             for call in calls.iter().filter(|call| call.operation == OPERATION) {
-                let reboots = self.reboots.entry(ObjectId(call.object.clone())).or_default();
+                // Of a machine that was gone before the call came nobody knows whose it was, and nothing was done to it.
+                let Some(server) = call.marked else { continue };
+                let reboots = self.reboots.entry(server).or_default();
                 reboots.tried += 1;
                 reboots.done += u64::from(call.applied);
             }
@@ -56,16 +52,9 @@ impl RebootBook {
 
     /// Every server was rebooted as often as was acknowledged, and no more often than was asked for.
     pub fn is_as_asked(&self, asked: &BTreeMap<Uuid, Reboots>) -> Result<(), String> {
-        let mut seen = BTreeMap::<Uuid, Reboots>::new();
-        for (machine, reboots) in &self.reboots {
-            let id = self.machines.get(machine).ok_or_else(|| format!("nobody knows whose {machine} was"))?;
-            let sum = seen.entry(*id).or_default();
-            sum.tried += reboots.tried;
-            sum.done += reboots.done;
-        }
-        for id in seen.keys().chain(asked.keys()) {
+        for id in self.reboots.keys().chain(asked.keys()) {
             let of = |book: &BTreeMap<Uuid, Reboots>| book.get(id).copied().unwrap_or_default();
-            let (seen, asked) = (of(&seen), of(asked));
+            let (seen, asked) = (of(&self.reboots), of(asked));
             if seen.tried > asked.tried || seen.done < asked.done {
                 return Err(format!(
                     "the reboots of server {id} were {seen:?} in its cloud, and {asked:?} by its client"
@@ -82,11 +71,10 @@ mod tests {
 
     #[test]
     fn a_reboot_too_many_or_too_few_is_noticed() {
-        let (machine, server) = (ObjectId("machine".to_owned()), Uuid::from_u128(1));
+        let server = Uuid::from_u128(1);
         let check = |sent, carried_out| {
             let book = RebootBook {
-                machines: BTreeMap::from([(machine.clone(), server)]),
-                reboots: BTreeMap::from([(machine.clone(), Reboots { tried: sent, done: carried_out })]),
+                reboots: BTreeMap::from([(server, Reboots { tried: sent, done: carried_out })]),
                 ..RebootBook::default()
             };
             book.is_as_asked(&BTreeMap::from([(server, Reboots { tried: 3, done: 2 })]))

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::wares::Ware;
+
 /// How many kills it takes until everything that can happen must have happened.
 const LONG_CAMPAIGN: u64 = 100;
 
@@ -24,10 +26,14 @@ pub enum Deed {
     Start,
     Stop,
     Reboot,
+    Make(Ware),
+    Change(Ware),
+    Delete(Ware),
+    Snapshot,
 }
 
 impl Deed {
-    const ALL: [(Self, &'static str); 15] = [
+    const ALL: [(Self, &'static str); 30] = [
         (Self::CreateNetwork, "networks made"),
         (Self::UpdateNetwork, "changed"),
         (Self::DeleteNetwork, "deleted"),
@@ -43,11 +49,28 @@ impl Deed {
         (Self::Start, "started"),
         (Self::Stop, "stopped"),
         (Self::Reboot, "rebooted"),
+        (Self::Make(Ware::Balancer), "load balancers made"),
+        (Self::Change(Ware::Balancer), "changed"),
+        (Self::Delete(Ware::Balancer), "deleted"),
+        (Self::Make(Ware::Volume), "volumes made"),
+        (Self::Change(Ware::Volume), "changed"),
+        (Self::Delete(Ware::Volume), "deleted"),
+        (Self::Make(Ware::Storage), "file storages made"),
+        (Self::Change(Ware::Storage), "changed"),
+        (Self::Delete(Ware::Storage), "deleted"),
+        (Self::Make(Ware::Image), "images imported"),
+        (Self::Snapshot, "copied"),
+        (Self::Delete(Ware::Image), "deleted"),
+        (Self::Make(Ware::Instance), "instances made"),
+        (Self::Change(Ware::Instance), "changed"),
+        (Self::Delete(Ware::Instance), "deleted"),
     ];
 
     /// What chance may leave out of a short campaign: it needs something else to have happened before.
     const fn may_be_missed(self) -> bool {
-        matches!(self, Self::Start | Self::Stop | Self::UpdateGroup | Self::DeleteGroup | Self::DeleteAuthority)
+        let late =
+            matches!(self, Self::Start | Self::Stop | Self::UpdateGroup | Self::DeleteGroup | Self::DeleteAuthority);
+        late || matches!(self, Self::Change(_) | Self::Delete(_) | Self::Snapshot)
     }
 }
 
@@ -105,6 +128,14 @@ impl Report {
         let done = done.map(|(deed, _)| self.tally.of(deed)).chain([self.tally.refused, self.tally.looks]);
         let hit = [self.tally.doubts, self.half_done, self.objects_made, self.converged.len() as u64];
         if done.chain(hit).all(|count| count > 0) { Ok(()) } else { Err("too little happened".to_owned()) }
+    }
+
+    /// The same of a campaign with instances alone.
+    pub fn has_tried_instances(&self) -> Result<(), String> {
+        let done = [Deed::Make(Ware::Instance), Deed::Change(Ware::Instance), Deed::Delete(Ware::Instance)];
+        let done = done.map(|deed| self.tally.of(deed));
+        let hit = [self.tally.looks, self.tally.doubts, self.objects_made, self.converged.len() as u64];
+        if done.into_iter().chain(hit).all(|count| count > 0) { Ok(()) } else { Err("too little happened".to_owned()) }
     }
 
     pub fn line(&mut self, seed: u64, elapsed: Duration) -> String {

@@ -177,15 +177,21 @@ impl Rig {
         let mut half_done = false;
         for cloud in &self.clouds {
             let inventory = cloud.room.inventory().await.map_err(|error| error.to_string())?;
-            self.reboots.read(cloud, &inventory).await?;
+            self.reboots.read(cloud).await?;
             let networks = inventory.networks.len();
             let principals = [inventory.identities.len(), inventory.users.len(), inventory.credentials.len()];
             let parts = [inventory.key_pairs.len(), inventory.subnets.len(), inventory.routers.len()];
             half_done |= principals.into_iter().chain(parts).any(|count| count != networks);
-            half_done |= inventory.servers.len() != inventory.ports.len();
-            half_done |= inventory.servers.iter().any(|server| server.pending.is_some());
+            half_done |= inventory.servers.len() + inventory.load_balancers.len() != inventory.ports.len();
+            let wares = [&inventory.load_balancers, &inventory.volumes, &inventory.images];
+            let shares = [&inventory.shares, &inventory.share_attachments, &inventory.servers];
+            half_done |= wares.into_iter().chain(shares).flatten().any(|object| object.pending.is_some());
         }
         Ok(half_done)
+    }
+
+    pub fn regions(&self) -> Vec<RegionId> {
+        self.clouds.iter().map(|cloud| cloud.region).collect()
     }
 
     /// Changes that were ever asked of the clouds.

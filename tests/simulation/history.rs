@@ -16,7 +16,13 @@ use regent::supervision::inspection::{Inspection, OperatorVerb};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
+use super::balancers::{self, BalancerDeed, Balancers};
+use super::clusters::{self, ClusterDeed, Clusters};
+use super::images::{self, ImageDeed, Images};
+use super::instances::{self, InstanceDeed, Instances};
 use super::machines::{self, MachineDeed, Machines};
+use super::storage::{self, StorageDeed, Storages};
+use super::volumes::{self, VolumeDeed, Volumes};
 use crate::support::world::{Life, World};
 
 /// What the harness knows of a network that it asked for. `None` where a request died with the process and its
@@ -43,6 +49,12 @@ const MORTAL: usize = 2;
 pub struct Ledger {
     pub networks: BTreeMap<Uuid, Known>,
     pub machines: Machines,
+    pub balancers: Balancers,
+    pub volumes: Volumes,
+    pub images: Images,
+    pub storage: Storages,
+    pub instances: Instances,
+    pub clusters: Clusters,
     /// What is being deleted and waits for a reference of another service, which may be there.
     pub waiting_for_ever: BTreeSet<Uuid>,
     /// Creations that died on the way: the network may or may not be there.
@@ -69,10 +81,16 @@ pub enum Deed {
     PauseOrResume,
     DeleteTenant,
     Machine(MachineDeed),
+    Storage(StorageDeed),
+    Balancer(BalancerDeed),
+    Volume(VolumeDeed),
+    Image(ImageDeed),
+    Instance(InstanceDeed),
+    Cluster(ClusterDeed),
     Wait,
 }
 
-const WEIGHTS: [(Deed, u32); 20] = [
+const WEIGHTS: &[(Deed, u32)] = &[
     (Deed::Create, 18),
     (Deed::Update, 8),
     (Deed::Delete, 12),
@@ -92,13 +110,38 @@ const WEIGHTS: [(Deed, u32); 20] = [
     (Deed::Machine(MachineDeed::UpdateServer), 8),
     (Deed::Machine(MachineDeed::DeleteServer), 9),
     (Deed::Machine(MachineDeed::Verb), 8),
-    (Deed::Wait, 16),
+    (Deed::Balancer(BalancerDeed::Create), 9),
+    (Deed::Balancer(BalancerDeed::Update), 8),
+    (Deed::Balancer(BalancerDeed::Delete), 4),
+    (Deed::Balancer(BalancerDeed::Backdoor), 2),
+    (Deed::Volume(VolumeDeed::Create), 12),
+    (Deed::Volume(VolumeDeed::Update), 10),
+    (Deed::Volume(VolumeDeed::Delete), 7),
+    (Deed::Volume(VolumeDeed::Backdoor), 2),
+    (Deed::Image(ImageDeed::Import), 6),
+    (Deed::Image(ImageDeed::Snapshot), 6),
+    (Deed::Image(ImageDeed::Delete), 5),
+    (Deed::Storage(StorageDeed::Create), 7),
+    (Deed::Storage(StorageDeed::Update), 8),
+    (Deed::Storage(StorageDeed::Delete), 4),
+    (Deed::Instance(InstanceDeed::Create), 15),
+    (Deed::Instance(InstanceDeed::Update), 14),
+    (Deed::Instance(InstanceDeed::Delete), 7),
+    (Deed::Instance(InstanceDeed::Verb), 6),
+    (Deed::Cluster(ClusterDeed::Create), 7),
+    (Deed::Cluster(ClusterDeed::Scale), 5),
+    (Deed::Cluster(ClusterDeed::Change), 5),
+    (Deed::Cluster(ClusterDeed::Evict), 4),
+    (Deed::Cluster(ClusterDeed::Delete), 3),
+    (Deed::Wait, 18),
 ];
 
-pub fn draw(random: &mut fastrand::Rng) -> Deed {
-    let total = WEIGHTS.iter().map(|(_, weight)| weight).sum();
+pub fn draw(random: &mut fastrand::Rng, has_compute: bool) -> Deed {
+    let is_drawn = |(deed, _): &&(Deed, u32)| has_compute || !matches!(deed, Deed::Instance(_) | Deed::Cluster(_));
+    let weights = WEIGHTS.iter().filter(is_drawn);
+    let total = weights.clone().map(|(_, weight)| weight).sum();
     let mut at = random.u32(0..total);
-    for (deed, weight) in WEIGHTS {
+    for &(deed, weight) in weights {
         if at < weight {
             return deed;
         }
@@ -115,6 +158,12 @@ pub async fn perform(deed: Deed, world: &World, life: &Life, ledger: &mut Ledger
         Deed::Update => update(life, ledger, random).await,
         Deed::DeleteTenant => delete_tenant(world, life, ledger).await,
         Deed::Machine(deed) => machines::perform(deed, world, life, ledger, random).await,
+        Deed::Balancer(deed) => balancers::perform(deed, world, life, ledger, random).await,
+        Deed::Volume(deed) => volumes::perform(deed, world, life, ledger, random).await,
+        Deed::Image(deed) => images::perform(deed, world, life, ledger, random).await,
+        Deed::Storage(deed) => storage::perform(deed, world, life, ledger, random).await,
+        Deed::Instance(deed) => instances::perform(deed, world, life, ledger, random).await,
+        Deed::Cluster(deed) => clusters::perform(deed, world, life, ledger, random).await,
         Deed::Delete => {
             if let Some(id) = ledger.any_live(random) {
                 delete(life, ledger, id).await;
@@ -158,7 +207,17 @@ pub fn pick<T: Clone>(from: &[T], random: &mut fastrand::Rng) -> Option<T> {
     if from.is_empty() { None } else { Some(from[random.usize(0..from.len())].clone()) }
 }
 
+/// What the one or the other keeps, or may keep.
+pub fn either(one: (bool, bool), other: (bool, bool)) -> (bool, bool) {
+    (one.0 || other.0, one.1 || other.1)
+}
+
 impl Ledger {
+    /// Do instances or clusters keep this group or image from going, and may they?
+    pub fn machines_keep(&self, id: Uuid) -> (bool, bool) {
+        either(self.instances.keep_used(id), self.clusters.keep_used(id))
+    }
+
     pub fn new() -> Self {
         Self { tenant_deleted: Some(false), ..Self::default() }
     }
@@ -181,6 +240,10 @@ impl Ledger {
     /// What became of the mortal tenant, for everything that it has.
     pub fn settle_tenant(&mut self, deleted: Option<bool>) {
         self.tenant_deleted = deleted;
+        // It stays: what is in doubt because of it, or for a reason of its own, is settled by what is stored.
+        if deleted == Some(false) {
+            return;
+        }
         let networks = self.networks_of(MORTAL);
         for id in &networks {
             let known = self.networks.get_mut(id).expect("of it");
@@ -189,6 +252,11 @@ impl Ledger {
             }
         }
         self.machines.tenant_deleted(MORTAL, &networks, deleted);
+        self.balancers.networks_deleted(&networks, deleted);
+        self.volumes.networks_deleted(&networks, deleted);
+        self.storage.tenant_deleted(MORTAL, deleted);
+        self.instances.networks_deleted(&networks, deleted);
+        self.clusters.networks_deleted(&networks, deleted);
     }
 }
 
@@ -271,12 +339,17 @@ async fn update(life: &Life, ledger: &mut Ledger, random: &mut fastrand::Rng) {
 pub async fn delete(life: &Life, ledger: &mut Ledger, id: Uuid) {
     let known = ledger.networks.get_mut(&id).expect("known");
     let (kept, may_be_kept) = ledger.machines.keep(id);
-    let refused = !known.references.is_empty() || kept;
-    let in_doubt = !known.doubtful.is_empty() || may_be_kept;
+    let (kept_too, may_be_too) = ledger.volumes.keep_network(id);
+    let (attached, may_be_attached) = ledger.storage.keep(id);
+    let (worked_on, may_be_worked_on) = either(ledger.instances.keep_network(id), ledger.clusters.keep_network(id));
+    let refused = !known.references.is_empty() || kept || kept_too || attached || worked_on;
+    let in_doubt = !known.doubtful.is_empty() || may_be_kept || may_be_too || may_be_attached || may_be_worked_on;
     known.deleted = if refused { Some(false) } else { None };
     let groups = ledger.machines.groups.clone();
+    let (networks, balancers) = (BTreeSet::from([id]), ledger.balancers.clone());
     if !refused {
         ledger.machines.network_deleted(id, None);
+        ledger.balancers.networks_deleted(&networks, None);
     }
     let (status, answer) = life.request("DELETE", &format!("/api/v2/networks/{id}"), None).await;
     let known = ledger.networks.get_mut(&id).expect("known");
@@ -285,12 +358,14 @@ pub async fn delete(life: &Life, ledger: &mut Ledger, id: Uuid) {
             assert!(!refused, "{id} was marked for deletion although it is referred to");
             known.deleted = Some(true);
             ledger.machines.network_deleted(id, Some(true));
+            ledger.balancers.networks_deleted(&networks, Some(true));
         }
         StatusCode::FORBIDDEN => {
             assert!(answer["error_description"].as_str().is_some_and(|text| text.contains("in use")), "{answer}");
             assert!(refused || in_doubt, "{id} was refused deletion although nobody refers to it");
             known.deleted = Some(false);
             ledger.machines.groups = groups;
+            ledger.balancers = balancers;
         }
         other => panic!("a delete was answered {other}: {answer}"),
     }
@@ -334,7 +409,8 @@ async fn fault(world: &World, life: &Life, ledger: &mut Ledger, random: &mut fas
     let handle = life.clouds.handle(regions[random.usize(0..regions.len())]).expect("a simulated region");
     let everything = CallPattern::default();
     let changes = CallPattern { mutating: Some(true), ..CallPattern::default() };
-    let (matching, effect) = match random.u32(0..16) {
+    let (matching, effect) = match random.u32(0..19) {
+        17 => (CallPattern::operation("create-image"), Effect::FailedImport),
         0 => (everything, Effect::Error { error: CloudError::Unavailable }),
         1 => (everything, Effect::TimeOut { after_ms: random.u64(100..20_000) }),
         2 => (everything, Effect::Hang),
@@ -347,7 +423,9 @@ async fn fault(world: &World, life: &Life, ledger: &mut Ledger, random: &mut fas
         10 => (changes, Effect::StuckDelete { for_ms: Some(random.u64(1000..30_000)) }),
         13 => (CallPattern::operation("create-server"), Effect::FailedBoot),
         14 => (CallPattern::operation("rebuild-server"), Effect::FailedRebuild),
+        18 => (CallPattern::operation("resize-server"), Effect::FailedResize),
         15 => (CallPattern::operation("list-servers"), Effect::Stale { age_ms: random.u64(1000..60_000) }),
+        16 => (CallPattern::operation("list-shares"), Effect::Stale { age_ms: random.u64(1000..60_000) }),
         11 => (changes, Effect::StuckCreate { for_ms: Some(random.u64(1000..30_000)) }),
         _ => (CallPattern { mutating: Some(false), ..everything }, Effect::Error { error: CloudError::Unavailable }),
     };
@@ -370,9 +448,12 @@ async fn backdoor(world: &World, life: &Life, random: &mut fastrand::Rng) {
     let regions = world.regions();
     let handle = life.clouds.handle(regions[random.usize(0..regions.len())]).expect("a simulated region");
     let inventory = handle.inventory().await.expect("books");
-    let change = match random.u32(0..9) {
+    let change = match random.u32(0..12) {
+        11 => pick(&inventory.images, random).map(|object| BackdoorChange::Delete { id: object.id }),
         0 | 1 => pick(&inventory.networks, random).map(|object| BackdoorChange::Delete { id: object.id }),
         2 => pick(&inventory.identities, random).map(|object| BackdoorChange::Delete { id: object.id }),
+        9 => pick(&inventory.shares, random).map(|object| BackdoorChange::Delete { id: object.id }),
+        10 => pick(&inventory.share_attachments, random).map(|object| BackdoorChange::Delete { id: object.id }),
         3 | 4 => pick(&inventory.servers, random).map(|object| BackdoorChange::Delete { id: object.id }),
         5 => pick(&inventory.servers, random)
             .map(|object| BackdoorChange::SetPower { server: object.id, power: PowerState::Shutdown }),
@@ -404,12 +485,18 @@ pub async fn calm(world: &World, life: &Life) {
 }
 
 /// Kinds whose actors must be at rest at a quiet point.
-pub const KINDS: [Kind; 7] = [
+pub const KINDS: &[Kind] = &[
     Kind::Organization,
     Kind::Project,
     Kind::Identity,
     Kind::Network,
     Kind::SecurityGroup,
+    Kind::LoadBalancer,
     Kind::SshCertificateAuthority,
     Kind::Server,
+    Kind::Volume,
+    Kind::Image,
+    Kind::FileStorage,
+    Kind::Instance,
+    Kind::Cluster,
 ];

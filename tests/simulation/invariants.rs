@@ -6,17 +6,26 @@ use std::time::Duration;
 
 use regent::graph::Graph;
 use regent::graph::message::Message;
-use regent::graph::snapshot::Phase;
+use regent::graph::snapshot::{Phase, Snapshot};
+use regent::model::condition::Reason;
 use regent::model::edge::Holder;
 use regent::model::ids::{Key, Kind, OrganizationId};
 use regent::model::network::Network;
+use regent::model::quota::{Amount, QuotaKind};
 use regent::model::record::Record;
+use regent::model::server::ServerPhase;
 use regent::providers::simulated::objects::CloudObject;
 use regent::store::{Filter, Pages, Store};
 use uuid::Uuid;
 
+use super::balancers;
+use super::clusters;
 use super::history::{KINDS, Ledger};
+use super::images;
+use super::instances;
 use super::machines::{self, Stored};
+use super::storage;
+use super::volumes;
 use crate::support::world::{Life, World};
 
 /// How long, in virtual time, everything may take to come to rest once nothing goes wrong any more.
@@ -58,10 +67,12 @@ fn is_at_rest(graph: &Graph, key: Key, depth: usize) -> bool {
         Phase::Settled | Phase::Paused | Phase::Parked => true,
         // What it lies on is paused, and may be missing.
         Phase::Retrying => {
-            let owner = snapshot.owner.and_then(|owner| graph.node(owner));
-            owner.is_some_and(|owner| owner.snapshot().phase == Phase::Paused)
+            let lies_on_it =
+                |node: &regent::graph::Node| snapshot.owner == Some(node.key()) || node.dependants().contains(&key);
+            graph.nodes().iter().any(|node| node.snapshot().phase == Phase::Paused && lies_on_it(node))
         }
-        Phase::Waiting if depth > KINDS.len() || snapshot.on_cloud => false,
+        Phase::Waiting if snapshot.on_cloud => has_failed(&snapshot),
+        Phase::Waiting if depth > KINDS.len() => false,
         Phase::Waiting => {
             let held = snapshot.waits_for.iter().all(|other| {
                 let ready = graph.node(*other).is_none_or(|node| node.snapshot().phase == Phase::Settled);
@@ -73,7 +84,16 @@ fn is_at_rest(graph: &Graph, key: Key, depth: usize) -> bool {
     }
 }
 
-async fn stored(store: &dyn Store, kind: Kind) -> BTreeMap<Uuid, Arc<Record>> {
+/// A machine that has failed and is to get another flavor waits until somebody has it run again: nobody does, here.
+fn has_failed(snapshot: &Snapshot) -> bool {
+    let active = snapshot.conditions.active.as_ref();
+    active.is_some_and(|active| active.reason == Reason::Phase(ServerPhase::Error))
+}
+
+/// Everything that is stored of a kind.
+pub type Records = BTreeMap<Uuid, Arc<Record>>;
+
+async fn stored(store: &dyn Store, kind: Kind) -> Records {
     let mut all = BTreeMap::new();
     let mut pages = Pages::of(store, Filter::of(kind));
     while let Some(records) = pages.next().await.expect("reads") {
@@ -116,7 +136,12 @@ pub async fn always(world: &World, store: &dyn Store) -> Result<(), String> {
             ensure!(charged.contains(&key), "the cloud has network {} but nobody is charged for it", marks.id);
         }
     }
-    machines::always(world, store).await
+    balancers::always(world, store).await?;
+    volumes::always(world, store).await?;
+    machines::always(world, store).await?;
+    instances::always(world, store).await?;
+    storage::always(world, store).await?;
+    images::always(world, store).await
 }
 
 /// Holds once everything is quiet: the cloud has exactly what is stored, and what is stored is what was accepted.
@@ -128,6 +153,12 @@ pub async fn at_rest(world: &World, life: &Life, ledger: &mut Ledger) -> Result<
         authorities: stored(&*life.store, Kind::SshCertificateAuthority).await,
         servers: stored(&*life.store, Kind::Server).await,
     };
+    let own_images = stored(&*life.store, Kind::Image).await;
+    let balancers = stored(&*life.store, Kind::LoadBalancer).await;
+    let volumes = stored(&*life.store, Kind::Volume).await;
+    let storages = stored(&*life.store, Kind::FileStorage).await;
+    let computing = stored(&*life.store, Kind::Instance).await;
+    let clusters = stored(&*life.store, Kind::Cluster).await;
     tenant_is_settled(world, life, ledger).await?;
     // What waits for a user of another service may stay for ever, and so may whoever waits for it.
     let waiting =
@@ -135,11 +166,37 @@ pub async fn at_rest(world: &World, life: &Life, ledger: &mut Ledger) -> Result<
     ledger.waiting_for_ever = waiting.map(|(id, _)| *id).collect();
     accepted_is_durable(&networks, ledger)?;
     machines::accepted_is_durable(&machines, ledger)?;
-    cloud_is_as_stored(world, life, &networks, &identities, &machines).await?;
+    images::accepted_is_durable(&own_images, ledger)?;
+    balancers::accepted_is_durable(&balancers, ledger)?;
+    volumes::accepted_is_durable(&volumes, ledger)?;
+    storage::accepted_is_durable(&storages, ledger)?;
+    instances::accepted_is_durable(life, &computing, ledger).await?;
+    clusters::accepted_is_durable(life, &clusters, &computing, ledger).await?;
+    instances::servers_are_as_said(life, &computing, &machines.servers)?;
+    clusters::members_are_as_asked(life, &clusters, &computing)?;
+    cloud_is_as_stored(world, life, &networks, &identities, (&machines, &balancers, &volumes)).await?;
+    storage::cloud_is_as_stored(world, life, &storages).await?;
     books_are_even(world, life, &networks, &identities).await?;
     machines::books_are_even(world, life, &machines).await?;
+    balancers::books_are_even(world, life, &balancers).await?;
+    volumes::books_are_even(world, life, &volumes).await?;
+    storage::books_are_even(world, life, &storages).await?;
+    instances::books_are_even(life, &computing).await?;
+    clusters::books_are_even(life, &clusters).await?;
+    usage_is_what_was_charged(world, life).await?;
+    images_are_in_order(world, life, &own_images).await?;
     actors_are_well(life).await?;
     always(world, &*life.store).await
+}
+
+async fn images_are_in_order(world: &World, life: &Life, stored: &BTreeMap<Uuid, Arc<Record>>) -> Result<(), String> {
+    for region in world.regions() {
+        let inventory =
+            life.clouds.handle(region).expect("simulated").inventory().await.map_err(|error| error.to_string())?;
+        let here = |record: &Arc<Record>| record.metadata.placement.region == Some(region);
+        images::cloud_is_as_stored(life, &inventory, stored, here)?;
+    }
+    images::books_are_even(world, life, stored).await
 }
 
 /// A project whose deletion was accepted is gone, or waits for a user of another service.
@@ -213,7 +270,7 @@ async fn cloud_is_as_stored(
     life: &Life,
     networks: &BTreeMap<Uuid, Arc<Record>>,
     identities: &BTreeMap<Uuid, Arc<Record>>,
-    machines: &Stored,
+    (machines, balancers, volumes): (&Stored, &Records, &Records),
 ) -> Result<(), String> {
     let paused = networks.values().filter(|record| record.metadata.paused);
     let unmissed = paused.filter_map(|record| record.metadata.owner).collect::<BTreeSet<Key>>();
@@ -270,6 +327,9 @@ async fn cloud_is_as_stored(
             let network = record.metadata.placement.network.and_then(|network| networks.get(&network.0));
             network.is_none_or(|network| network.metadata.paused)
         };
+        balancers::cloud_is_as_stored(life, &inventory, balancers, here, excused)?;
+        volumes::cloud_is_as_stored(life, &inventory, volumes, here, excused)?;
+        let inventory = balancers::taken_from(inventory, balancers);
         machines::cloud_is_as_stored(life, &inventory, machines, here, excused)?;
     }
     Ok(())
@@ -326,13 +386,14 @@ async fn books_are_even(
     identities: &BTreeMap<Uuid, Arc<Record>>,
 ) -> Result<(), String> {
     let allocations = life.store.allocations().await.map_err(|error| error.to_string())?;
-    let charged = allocations.iter().map(|allocation| allocation.holder.id).collect::<BTreeSet<_>>();
+    let charged = allocations.iter().map(|allocation| allocation.holder).filter(|holder| holder.kind == Kind::Network);
+    let charged = charged.map(|holder| holder.id).collect::<BTreeSet<_>>();
     ensure!(charged == networks.keys().copied().collect(), "charges and networks differ: {charged:?}");
     ensure!(world.disk.unfinished_batches() == 0, "a batch is neither finished nor undone");
     for tenant in &world.tenants {
         let mine = |record: &&Arc<Record>| record.metadata.placement.organization == Some(tenant.organization);
         let expected = networks.values().filter(mine).count() as u64;
-        let usage = usage(life, tenant.organization).await;
+        let usage = usage(life, tenant.organization, QuotaKind::Networks).await;
         ensure!(usage == expected, "usage {usage} for {expected} networks");
         let holders = life.store.references(tenant.project.key()).await.map_err(|error| error.to_string())?;
         let expected =
@@ -342,8 +403,23 @@ async fn books_are_even(
     Ok(())
 }
 
-async fn usage(life: &Life, organization: OrganizationId) -> u64 {
-    life.store.usage(organization).await.expect("reads").iter().map(|usage| usage.used.total()).sum()
+/// What an organization is said to use is the sum of what was charged to it, whoever it was charged for.
+async fn usage_is_what_was_charged(world: &World, life: &Life) -> Result<(), String> {
+    let allocations = life.store.allocations().await.map_err(|error| error.to_string())?;
+    for tenant in &world.tenants {
+        let own = allocations.iter().filter(|charge| charge.organization == tenant.organization).collect::<Vec<_>>();
+        for usage in life.store.usage(tenant.organization).await.map_err(|error| error.to_string())? {
+            let charged = own.iter().filter_map(|charge| charge.amounts.get(&usage.kind));
+            let charged = charged.copied().fold(Amount::default(), Amount::plus);
+            ensure!(usage.used == charged, "{:?} of {:?} are used, {charged:?} charged", usage.used, usage.kind);
+        }
+    }
+    Ok(())
+}
+
+pub async fn usage(life: &Life, organization: OrganizationId, kind: QuotaKind) -> u64 {
+    let usage = life.store.usage(organization).await.expect("reads");
+    usage.iter().filter(|usage| usage.kind == kind).map(|usage| usage.used.total()).sum()
 }
 
 async fn actors_are_well(life: &Life) -> Result<(), String> {
@@ -351,7 +427,7 @@ async fn actors_are_well(life: &Life) -> Result<(), String> {
     let acting = nodes.iter().filter(|node| node.actor().is_some()).map(|node| node.key()).collect::<BTreeSet<_>>();
     let mut all = BTreeSet::new();
     for kind in KINDS {
-        all.extend(stored(&*life.store, kind).await.values().map(|record| record.key));
+        all.extend(stored(&*life.store, *kind).await.values().map(|record| record.key));
     }
     ensure!(acting == all, "actors and records differ: {:?}", acting.symmetric_difference(&all).collect::<Vec<_>>());
     for node in &nodes {
@@ -381,10 +457,17 @@ pub async fn a_second_pass_changes_nothing(world: &World, life: &Life) -> Result
     Ok(())
 }
 
-async fn mutations(world: &World, life: &Life) -> u64 {
+/// What the clouds have done so far. What they refused changed nothing: a server whose image is lost is asked for again.
+async fn mutations(world: &World, life: &Life) -> usize {
     let mut total = 0;
     for region in world.regions() {
-        total += life.clouds.handle(region).expect("simulated").counters().await.expect("books").mutations;
+        let (handle, mut after) = (life.clouds.handle(region).expect("simulated"), 0);
+        loop {
+            let calls = handle.calls(after).await.expect("books");
+            let Some(last) = calls.last() else { break };
+            after = last.sequence;
+            total += calls.iter().filter(|call| call.mutating && call.applied).count();
+        }
     }
     total
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::http::StatusCode;
 use regent::graph::snapshot::Phase;
 use regent::model::edge::Holder;
-use regent::model::ids::{ImageId, Key, NetworkId, SecurityGroupId, ServerId, SshCertificateAuthorityId};
+use regent::model::ids::{ImageId, Key, NetworkId, RegionId, SecurityGroupId, ServerId, SshCertificateAuthorityId};
 use regent::model::record::Record;
 use regent::model::server::Server;
 use regent::providers::simulated::catalogue::{FLAVOR_STANDARD, IMAGE_GPU, IMAGE_UBUNTU};
@@ -15,7 +15,7 @@ use regent::providers::simulated::objects::{Body, CloudObject, ObjectKind};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::history::{Ledger, id_of, pick};
+use super::history::{Ledger, either, id_of, pick};
 use super::invariants::ensure;
 use crate::support::world::{Life, World};
 
@@ -44,9 +44,20 @@ pub struct KnownAuthority {
 /// What a server was last asked to be.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Asked {
-    groups: Vec<Uuid>,
-    image: Uuid,
-    public: bool,
+    pub groups: Vec<Uuid>,
+    pub image: Uuid,
+    pub public: bool,
+}
+
+impl Asked {
+    /// What is held for it, as far as it has a record.
+    pub fn used(&self) -> impl Iterator<Item = Uuid> + '_ {
+        self.groups.iter().copied().chain([self.image])
+    }
+
+    pub fn uses(&self, id: Uuid) -> bool {
+        self.used().any(|used| used == id)
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -56,7 +67,7 @@ pub struct KnownServer {
     authority: Option<Uuid>,
     /// `None`: an update is in doubt.
     asked: Option<Asked>,
-    /// Every group that it was ever asked to use: it gives them back late.
+    /// Every group and image that it was ever asked to use: it gives them back late.
     used: BTreeSet<Uuid>,
     /// The creation was answered.
     certain: bool,
@@ -131,7 +142,18 @@ fn live_authorities(ledger: &Ledger, tenant: Option<usize>) -> Vec<Uuid> {
     live.filter(|(_, known)| tenant.is_none_or(|tenant| known.tenant == tenant)).map(|(id, _)| *id).collect()
 }
 
-fn any_server(ledger: &Ledger, random: &mut fastrand::Rng) -> Option<Uuid> {
+/// One of a tenant's authorities, sometimes.
+pub fn any_authority(ledger: &Ledger, tenant: usize, random: &mut fastrand::Rng) -> Option<Uuid> {
+    if random.u8(0..3) == 0 { pick(&live_authorities(ledger, Some(tenant)), random) } else { None }
+}
+
+/// Those of a network that are certain to be there and to stay, whoever they work for.
+pub fn live_servers(ledger: &Ledger, network: Uuid) -> Vec<Uuid> {
+    let live = ledger.machines.servers.iter().filter(|(_, known)| known.stays() && known.network == network);
+    live.map(|(id, _)| *id).chain(ledger.instances.servers(network)).collect()
+}
+
+pub fn any_server(ledger: &Ledger, random: &mut fastrand::Rng) -> Option<Uuid> {
     let live = ledger.machines.servers.iter().filter(|(_, known)| known.stays()).map(|(id, _)| *id);
     pick(&live.collect::<Vec<_>>(), random)
 }
@@ -162,7 +184,7 @@ async fn update_group(life: &Life, ledger: &mut Ledger, random: &mut fastrand::R
 }
 
 /// Sends a deletion. `refused`: it must be; `may_be`: it may be, because of something in doubt.
-async fn delete(life: &Life, path: &str, refused: bool, may_be: bool) -> bool {
+pub async fn delete(life: &Life, path: &str, refused: bool, may_be: bool) -> bool {
     let (status, answer) = life.request("DELETE", path, None).await;
     match status {
         StatusCode::ACCEPTED => {
@@ -174,6 +196,7 @@ async fn delete(life: &Life, path: &str, refused: bool, may_be: bool) -> bool {
             assert!(refused || may_be, "{path} was refused deletion although nobody uses it: {answer}");
             false
         }
+        StatusCode::NOT_FOUND if may_be => true,
         other => panic!("DELETE {path} was answered {other}: {answer}"),
     }
 }
@@ -182,6 +205,7 @@ pub async fn delete_group(life: &Life, ledger: &mut Ledger, id: Uuid) {
     let uses = |known: &&KnownServer| known.asked.as_ref().is_some_and(|asked| asked.groups.contains(&id));
     let refused = ledger.machines.servers.values().filter(|known| known.stays()).any(|known| uses(&known));
     let may_be = ledger.machines.servers.values().any(|known| known.used.contains(&id));
+    let (refused, may_be) = either((refused, may_be), ledger.machines_keep(id));
     let known = ledger.machines.groups.get_mut(&id).expect("known");
     known.deleted = if refused { Some(false) } else { None };
     let gone = delete(life, &format!("/api/v2/securitygroups/{id}"), refused, may_be).await;
@@ -207,19 +231,35 @@ async fn create_authority(world: &World, life: &Life, ledger: &mut Ledger, rando
 
 pub async fn delete_authority(life: &Life, ledger: &mut Ledger, id: Uuid) {
     let using = ledger.machines.servers.values().filter(|known| known.authority == Some(id)).collect::<Vec<_>>();
-    let (refused, may_be) = (using.iter().any(|known| known.stays()), !using.is_empty());
+    let kept = (using.iter().any(|known| known.stays()), !using.is_empty());
+    let kept = either(kept, ledger.instances.keep_authority(id));
+    let (refused, may_be) = either(kept, ledger.clusters.keep_authority(id));
     let known = ledger.machines.authorities.get_mut(&id).expect("known");
     known.deleted = if refused { Some(false) } else { None };
     let gone = delete(life, &format!("/api/v2/sshcertificateauthorities/{id}"), refused, may_be).await;
     ledger.machines.authorities.get_mut(&id).expect("known").deleted = Some(gone);
 }
 
-fn asked(ledger: &Ledger, network: Uuid, random: &mut fastrand::Rng) -> Asked {
-    let groups = live_groups(ledger, Some(network)).into_iter().filter(|_| random.bool()).collect();
-    Asked { groups, image: IMAGES[random.usize(0..IMAGES.len())].0, public: random.u8(0..4) == 0 }
+/// Where a network is made; `None` when it is gone.
+pub async fn region_of(life: &Life, network: Uuid) -> Option<RegionId> {
+    life.store.get(NetworkId(network).key()).await.expect("reads")?.metadata.placement.region
 }
 
-fn networking(asked: &Asked) -> Value {
+/// One that the cloud offers or, sometimes, one of the tenant's own, ready or not.
+async fn any_image(life: &Life, ledger: &Ledger, network: Uuid, random: &mut fastrand::Rng) -> Uuid {
+    let region = region_of(life, network).await;
+    let own = region.map(|region| ledger.images.of(ledger.networks[&network].tenant, region)).unwrap_or_default();
+    let own = if random.u8(0..3) == 0 { pick(&own, random) } else { None };
+    own.unwrap_or_else(|| IMAGES[random.usize(0..IMAGES.len())].0)
+}
+
+pub async fn asked(life: &Life, ledger: &Ledger, network: Uuid, random: &mut fastrand::Rng) -> Asked {
+    let groups = live_groups(ledger, Some(network)).into_iter().filter(|_| random.bool()).collect();
+    let image = any_image(life, ledger, network, random).await;
+    Asked { groups, image, public: random.u8(0..4) == 0 }
+}
+
+pub fn networking(asked: &Asked) -> Value {
     json!({"securityGroups": asked.groups, "publicIP": asked.public})
 }
 
@@ -228,8 +268,8 @@ async fn create_server(life: &Life, ledger: &mut Ledger, random: &mut fastrand::
     let name = format!("server-{}", random.usize(0..SERVER_NAMES));
     let id = ServerId::named(NetworkId(network), &name).0;
     let tenant = ledger.networks[&network].tenant;
-    let authority = if random.u8(0..3) == 0 { pick(&live_authorities(ledger, Some(tenant)), random) } else { None };
-    let ask = asked(ledger, network, random);
+    let authority = any_authority(ledger, tenant, random);
+    let ask = asked(life, ledger, network, random).await;
     let before = ledger.machines.servers.get(&id).cloned();
     if before.is_none() {
         let known = KnownServer {
@@ -237,7 +277,7 @@ async fn create_server(life: &Life, ledger: &mut Ledger, random: &mut fastrand::
             name: name.clone(),
             authority,
             asked: Some(ask.clone()),
-            used: ask.groups.iter().copied().collect(),
+            used: ask.used().collect(),
             certain: false,
             deleted: Some(false),
         };
@@ -245,7 +285,7 @@ async fn create_server(life: &Life, ledger: &mut Ledger, random: &mut fastrand::
     } else if let Some(known) = ledger.machines.servers.get_mut(&id).filter(|known| !known.stays()) {
         // Whatever becomes of this, somebody of that id may be there afterwards.
         *known = KnownServer { certain: false, asked: None, deleted: None, authority, ..known.clone() };
-        known.used.extend(&ask.groups);
+        known.used.extend(ask.used());
     }
     let mut body = json!({
         "metadata": {"name": name},
@@ -260,7 +300,7 @@ async fn create_server(life: &Life, ledger: &mut Ledger, random: &mut fastrand::
             assert_eq!(id_of(&answer), id);
             let known = ledger.machines.servers.get_mut(&id).expect("noted");
             assert!(!known.stays(), "a second server of the name {name} was accepted");
-            known.used.extend(&ask.groups);
+            known.used.extend(ask.used());
             *known = KnownServer { authority, asked: Some(ask), certain: true, deleted: Some(false), ..known.clone() };
         }
         StatusCode::CONFLICT => {
@@ -268,8 +308,8 @@ async fn create_server(life: &Life, ledger: &mut Ledger, random: &mut fastrand::
             let known = ledger.machines.servers.get_mut(&id).expect("noted");
             *known = KnownServer { used: std::mem::take(&mut known.used), ..before };
         }
-        // What the cloud offers could not be read: nothing was accepted.
-        StatusCode::SERVICE_UNAVAILABLE => match before {
+        // What the cloud offers could not be read, or the image is not ready: nothing was accepted.
+        status if is_not_accepted(status, &ask) => match before {
             Some(before) => drop(ledger.machines.servers.insert(id, before)),
             None => drop(ledger.machines.servers.remove(&id)),
         },
@@ -279,17 +319,17 @@ async fn create_server(life: &Life, ledger: &mut Ledger, random: &mut fastrand::
 
 async fn update_server(life: &Life, ledger: &mut Ledger, random: &mut fastrand::Rng) {
     let Some(id) = any_server(ledger, random) else { return };
-    let ask = asked(ledger, ledger.machines.servers[&id].network, random);
+    let ask = asked(life, ledger, ledger.machines.servers[&id].network, random).await;
     let known = ledger.machines.servers.get_mut(&id).expect("picked from it");
     let before = known.asked.take();
-    known.used.extend(&ask.groups);
+    known.used.extend(ask.used());
     let body = json!({
         "metadata": {"name": known.name},
         "spec": {"flavorId": FLAVOR_STANDARD, "imageId": ask.image, "networking": networking(&ask)},
     });
     let (status, answer) = life.request("PUT", &format!("/api/v2/servers/{id}"), Some(body)).await;
     let known = ledger.machines.servers.get_mut(&id).expect("still there");
-    if status == StatusCode::SERVICE_UNAVAILABLE {
+    if is_not_accepted(status, &ask) {
         known.asked = before;
         return;
     }
@@ -299,12 +339,13 @@ async fn update_server(life: &Life, ledger: &mut Ledger, random: &mut fastrand::
 }
 
 pub async fn delete_server(life: &Life, ledger: &mut Ledger, id: Uuid) {
-    ledger.machines.servers.get_mut(&id).expect("known").deleted = None;
-    let (status, answer) = life.request("DELETE", &format!("/api/v2/servers/{id}"), None).await;
+    let (refused, may_be) = ledger.volumes.keep_server(id);
     let known = ledger.machines.servers.get_mut(&id).expect("known");
-    let doubtful = !known.certain;
-    assert!(status == StatusCode::ACCEPTED || (doubtful && status == StatusCode::NOT_FOUND), "{status} {answer}");
-    known.deleted = Some(true);
+    // Its disk may be being saved; or it may never have been made.
+    let may_be = may_be || ledger.images.may_hold(id) || !known.certain;
+    known.deleted = if refused { Some(false) } else { None };
+    let gone = delete(life, &format!("/api/v2/servers/{id}"), refused, may_be).await;
+    ledger.machines.servers.get_mut(&id).expect("known").deleted = Some(gone);
 }
 
 /// A verb may succeed, be refused by the state of the server, or fail with the cloud; it is never half done.
@@ -317,7 +358,20 @@ async fn verb(life: &Life, ledger: &Ledger, random: &mut fastrand::Rng) {
     assert!(fine.contains(&status), "{word}: {status} {answer}");
 }
 
+/// Nothing was written: the catalogue could not be read, or one of the tenant's own images cannot be booted from.
+pub fn is_not_accepted(status: StatusCode, asked: &Asked) -> bool {
+    let is_own = !IMAGES.contains(&ImageId(asked.image));
+    status == StatusCode::SERVICE_UNAVAILABLE || (is_own && status == StatusCode::UNPROCESSABLE_ENTITY)
+}
+
 impl Machines {
+    /// Would a deletion of this image be refused, and may it be?
+    pub fn keep_image(&self, image: Uuid) -> (bool, bool) {
+        let is_on = |known: &&KnownServer| known.asked.as_ref().is_some_and(|asked| asked.image == image);
+        let kept = self.servers.values().filter(|known| known.stays()).any(|known| is_on(&known));
+        (kept, self.servers.values().any(|known| known.used.contains(&image)))
+    }
+
     /// Would a deletion of this network be refused, and may it be?
     pub fn keep(&self, network: Uuid) -> (bool, bool) {
         let on_it = self.servers.values().filter(|known| known.network == network).collect::<Vec<_>>();
@@ -399,9 +453,12 @@ pub fn accepted_is_durable(stored: &Stored, ledger: &mut Ledger) -> Result<(), S
         return Err(failure);
     }
     for (id, record) in &stored.servers {
+        let spec = record.open::<Server>().map_err(|error| error.to_string())?.spec;
+        if spec.governed.is_some() {
+            continue;
+        }
         let known = machines.servers.get_mut(id);
         let known = known.ok_or_else(|| format!("server {id} is stored but nobody asked for it"))?;
-        let spec = record.open::<Server>().map_err(|error| error.to_string())?.spec;
         let groups = spec.security_groups().iter().map(|group| group.0).collect::<Vec<_>>();
         let asked = Asked { groups: groups.clone(), image: spec.image.0, public: spec.wants_public_ip() };
         known.authority = spec.ssh_certificate_authority.map(|authority| authority.0);
@@ -411,7 +468,8 @@ pub fn accepted_is_durable(stored: &Stored, ledger: &mut Ledger) -> Result<(), S
             }
             None => known.asked = Some(asked),
         }
-        known.used = groups.into_iter().collect();
+        let detail = record.open::<Server>().map_err(|error| error.to_string())?.detail;
+        known.used = groups.into_iter().chain(spec.images_held(&detail).iter().map(|image| image.0)).collect();
     }
     Ok(())
 }
@@ -423,7 +481,7 @@ pub struct Stored {
     pub servers: BTreeMap<Uuid, Arc<Record>>,
 }
 
-fn marked(objects: &[CloudObject]) -> Result<BTreeMap<Uuid, Vec<&CloudObject>>, String> {
+pub fn marked(objects: &[CloudObject]) -> Result<BTreeMap<Uuid, Vec<&CloudObject>>, String> {
     let mut marked = BTreeMap::<Uuid, Vec<&CloudObject>>::new();
     for object in objects {
         let marks = object.marks.ok_or_else(|| format!("an unmarked {:?}", object.kind()))?;
@@ -470,6 +528,9 @@ pub fn cloud_is_as_stored(
         );
         let Body::Server(body) = &servers[id][0].body else { return Err(format!("{id} is no server")) };
         ensure!(body.image == spec.image, "server {id} runs on {}, not on {}", body.image, spec.image);
+        // What has failed is resized when it runs again.
+        let waits = graph.node(record.key).is_some_and(|node| node.snapshot().on_cloud);
+        ensure!(waits || body.flavor == spec.flavor, "server {id} is a {}, not a {}", body.flavor, spec.flavor);
         let Body::Port { options, .. } = &ports[id][0].body else { return Err(format!("{id} has no port")) };
         let asked = spec.security_groups();
         let wanted = asked.iter().filter_map(|group| groups.get(&group.0)).map(|found| found[0].id.clone());
@@ -481,11 +542,13 @@ pub fn cloud_is_as_stored(
 /// Servers refer to exactly what they use, and no server was ever doubled.
 pub async fn books_are_even(world: &World, life: &Life, stored: &Stored) -> Result<(), String> {
     for record in stored.servers.values().filter(|record| !record.metadata.is_deleting()) {
-        let spec = record.open::<Server>().map_err(|error| error.to_string())?.spec;
+        let server = record.open::<Server>().map_err(|error| error.to_string())?;
+        let spec = &server.spec;
+        let images = spec.images_held(&server.detail).into_iter().map(ImageId::key);
         let network = record.metadata.placement.network.map(NetworkId::key);
         let groups = spec.security_groups().into_iter().map(SecurityGroupId::key);
         let authority = spec.ssh_certificate_authority.map(SshCertificateAuthorityId::key);
-        let wanted = network.into_iter().chain(groups).chain(authority).collect::<BTreeSet<_>>();
+        let wanted = network.into_iter().chain(groups).chain(authority).chain(images).collect::<BTreeSet<_>>();
         let held = life.store.referred_by(&Holder::Resource(record.key)).await.map_err(|error| error.to_string())?;
         let held = held.into_iter().collect::<BTreeSet<_>>();
         let graph = &life.supervision.environment().graph;

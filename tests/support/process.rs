@@ -40,7 +40,12 @@ impl Process {
     /// Starts the binary. `announcement` is in the line by which it says that it is ready; what it says is added to
     /// the file `log`.
     pub fn spawn(arguments: &[&str], announcement: &'static str, log: &Path) -> Self {
-        let mut command = Command::new(BINARY);
+        Self::spawn_program(BINARY, arguments, announcement, log)
+    }
+
+    /// Starts another program in the same way.
+    pub fn spawn_program(program: &str, arguments: &[&str], announcement: &'static str, log: &Path) -> Self {
+        let mut command = Command::new(program);
         command.args(arguments).env("NO_COLOR", "1").kill_on_drop(true);
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("starts");
         let file = OpenOptions::new().create(true).append(true).open(log).expect("a log file");
@@ -75,11 +80,15 @@ impl Process {
         if status.signal() == Some(SIGKILL) { Ok(()) } else { Err(format!("it was to be killed, but: {status}")) }
     }
 
+    pub async fn signal(&self, name: &str) -> Result<(), String> {
+        let id = self.child.id().ok_or_else(|| format!("the process has ended\n{}", tail(&self.log)))?;
+        let sent = Command::new("kill").args([format!("-{name}"), id.to_string()]).status().await;
+        sent.map(drop).map_err(|error| error.to_string())
+    }
+
     /// Asks it to end, and waits until it has.
     pub async fn terminate(mut self) -> Result<(), String> {
-        let id = self.child.id().ok_or_else(|| format!("the process has ended\n{}", tail(&self.log)))?;
-        let sent = Command::new("kill").args(["-TERM", &id.to_string()]).status().await;
-        sent.map_err(|error| error.to_string())?;
+        self.signal("TERM").await?;
         let status = self.ended().await?;
         if status.success() { Ok(()) } else { Err(format!("it ended with {status}\n{}", tail(&self.log))) }
     }

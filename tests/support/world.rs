@@ -65,6 +65,9 @@ impl Clock for WorldClock {
     }
 }
 
+/// How many gibibytes of volumes each tenant may have: so few that it is felt.
+pub const VOLUMES_GIB_LIMIT: u64 = 200;
+
 #[derive(Clone, Copy, Debug)]
 pub struct Tenant {
     pub organization: OrganizationId,
@@ -85,6 +88,8 @@ pub struct World {
     pub options: Options,
     /// How many networks each tenant may have.
     pub networks_limit: u64,
+    /// What else each may have less of than by default, or more.
+    pub limits: Vec<(QuotaKind, u64)>,
 }
 
 impl World {
@@ -108,6 +113,7 @@ impl World {
             options: Options { poll_settled: Duration::from_secs(20), ..Options::default() },
             // Room for the networks of one history and no more, so that the quota is felt.
             networks_limit: 8,
+            limits: Vec::new(),
         }
     }
 
@@ -141,6 +147,10 @@ impl World {
             writes.push(insert(Record::new::<Project>(tenant.project.0, project, &projects)));
             let (kind, limit) = (QuotaKind::Networks, self.networks_limit);
             writes.push(Write::Limit { organization: tenant.organization, kind, limit });
+            let (kind, limit) = (QuotaKind::Volume, VOLUMES_GIB_LIMIT);
+            writes.push(Write::Limit { organization: tenant.organization, kind, limit });
+            let limit = |&(kind, limit)| Write::Limit { organization: tenant.organization, kind, limit };
+            writes.extend(self.limits.iter().map(limit));
         }
         let bearer = BearerToken::parse(&self.token).expect("a token");
         let spec = bearer.spec("operator", Role::PlatformAdministrator, None);

@@ -13,13 +13,14 @@ use crate::store::{Batch, Precondition, Refusal, StoreError, Write};
 const CASCADE_MAX: usize = 256;
 
 impl Pass<'_> {
-    /// Who refers to it. A holder of ours that is no more gives its reference back by being missed.
+    /// Who refers to it. A holder of ours that is no more gives its reference back by being missed, unless it may be
+    /// somebody else's.
     pub(super) async fn living_references(&self) -> Result<Vec<Holder>, StoreError> {
         let store = &self.environment.store;
         let mut living = Vec::new();
         for holder in store.references(self.record.key).await? {
             let gone = match &holder {
-                Holder::Resource(key) => store.get(*key).await?.is_none(),
+                Holder::Resource(key) => !key.kind.may_be_elsewhere() && store.get(*key).await?.is_none(),
                 Holder::External(_) => false,
             };
             if gone {

@@ -4,6 +4,7 @@
 //! whatever it had not written down is found again by the next one.
 
 mod ending;
+mod governing;
 mod status;
 mod verbs;
 
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::decision::{Child, Decision, Effect, Gate, OpenOperation, View};
 use super::kind::{Health, KindEntry};
 use super::{Environment, kind};
+use crate::graph::Interest;
 use crate::graph::message::{Message, Observation, Sighting};
 use crate::graph::outcome::{Ending, Outcome};
 use crate::model::condition::{Axis, Reason};
@@ -28,6 +30,7 @@ use crate::model::sealed::{SealError, Sealed};
 use crate::providers::call::{CallName, Fact, ProviderCall};
 use crate::providers::{CallContext, Ledger, ProviderError, Sequence};
 use crate::store::{Batch, StoreError, Write};
+pub(super) use governing::members;
 use status::{Status, log_transition};
 pub use verbs::OPERATION_RETENTION;
 
@@ -132,6 +135,19 @@ struct Surroundings {
     children: Vec<Child>,
     gates: BTreeMap<Key, Gate>,
     dependencies: BTreeMap<Key, Arc<Record>>,
+    members: Vec<Arc<Record>>,
+}
+
+/// What follows from effects that were run.
+enum After {
+    /// Decide again.
+    Decide,
+    /// Others were changed: look at them again, then decide.
+    LookAgain,
+    /// Others could not be changed as they are now.
+    Refused,
+    /// The resource is gone.
+    Gone,
 }
 
 impl Pass<'_> {
@@ -143,37 +159,52 @@ impl Pass<'_> {
         }
         self.take_sighting().await?;
         self.take_references().await?;
-        let surroundings = self.look_around().await?;
+        let mut surroundings = self.look_around().await?;
         self.look_for_verbs().await?;
         self.release_early().await?;
         let mut results: BTreeMap<CallName, Result<Fact, ProviderError>> = BTreeMap::new();
-        let mut children = surroundings.children;
         for _ in 0..DECISIONS_MAX {
             // A verb that this pass has begun is ended by it, or nobody would know whether it was done.
             let in_hand = self.operations.iter().any(|operation| operation.is_ours);
             if (self.start.cancelled.is_cancelled() || self.overtaken) && !in_hand {
                 return Ok(Ending::Cancelled);
             }
+            let region = self.record.metadata.placement.region;
             let sighting = self.start.observation.as_ref().map(|observation| &observation.sighting);
             let detail = self.locked_status().detail.clone();
             let view = View {
                 record: &self.record,
                 detail: &detail,
                 references: &surroundings.references,
-                children: &children,
+                children: &surroundings.children,
                 gates: &surroundings.gates,
                 dependencies: &surroundings.dependencies,
+                members: &surroundings.members,
                 operations: &self.operations,
                 results: &results,
                 sighting,
+                is_unobserved: region.is_some_and(|region| self.environment.graph.is_unobserved(region)),
                 now: self.environment.ambient.now(),
                 creation_tries_max: self.environment.options.creation_tries_max,
             };
             match (self.entry.decide)(&view)? {
                 Decision::Conclude(outcome) => return self.conclude(outcome).await,
+                Decision::Follow { detail, healthy, outcome } => {
+                    self.with_status(|status, record, now| {
+                        status.know(self.entry, detail, record, now);
+                        status.state(Axis::Healthy, healthy, record, now);
+                    });
+                    return self.conclude(outcome).await;
+                }
                 Decision::Run(effects) => {
-                    if self.run_effects(effects, &mut results, &mut children).await? {
-                        return Ok(Ending::Removed);
+                    match self.run_effects(effects, &mut results, &mut surroundings.children).await? {
+                        After::Decide => {}
+                        After::LookAgain => surroundings = self.look_around().await?,
+                        After::Refused => {
+                            let message = "what it needs is being changed; trying again".to_owned();
+                            return self.conclude(Outcome::Retry { message, after: None }).await;
+                        }
+                        After::Gone => return Ok(Ending::Removed),
                     }
                 }
             }
@@ -202,28 +233,45 @@ impl Pass<'_> {
     }
 
     async fn look_around(&self) -> Result<Surroundings, Interruption> {
-        let store = &self.environment.store;
-        let key = self.record.key;
-        if self.record.metadata.is_deleting() {
-            let references = self.living_references().await?;
-            let mut goes_with_it = store.children(key).await?;
-            if self.entry.is_bridge {
-                goes_with_it.extend(references.iter().filter_map(|holder| match holder {
-                    Holder::Resource(key) => Some(*key),
-                    Holder::External(_) => None,
-                }));
-            }
-            let mut children = Vec::new();
-            for child in goes_with_it {
-                let deleting = store.get(child).await?.is_none_or(|child| child.metadata.is_deleting());
-                children.push(Child { key: child, deleting });
-            }
-            return Ok(Surroundings { references, children, ..Surroundings::default() });
-        }
         let mut surroundings = Surroundings::default();
+        if self.record.metadata.is_deleting() {
+            surroundings.references = self.living_references().await?;
+            surroundings.children = self.goes_with_it(&surroundings.references).await?;
+        }
+        if !self.record.metadata.is_deleting() || self.entry.follows {
+            self.look_at_gates(&mut surroundings).await?;
+        }
+        surroundings.members = self.members().await?;
+        Ok(surroundings)
+    }
+
+    /// What it owns, and what it is bridged to.
+    async fn goes_with_it(&self, references: &[Holder]) -> Result<Vec<Child>, StoreError> {
+        let store = &self.environment.store;
+        let bridged = references.iter().filter_map(|holder| match holder {
+            Holder::Resource(key) if (self.entry.is_bridge_to)(key.kind) => Some(*key),
+            Holder::Resource(_) | Holder::External(_) => None,
+        });
+        let mut children = Vec::new();
+        for child in store.children(self.record.key).await?.into_iter().chain(bridged) {
+            let deleting = store.get(child).await?.is_none_or(|child| child.metadata.is_deleting());
+            children.push(Child { key: child, deleting });
+        }
+        Ok(children)
+    }
+
+    async fn look_at_gates(&self, surroundings: &mut Surroundings) -> Result<(), Interruption> {
+        let (store, key) = (&self.environment.store, self.record.key);
+        let is_ending = self.record.metadata.is_deleting();
         for target in (self.entry.gates)(&self.record)? {
+            // Whoever is on the way out follows only whom there is: nobody comes to the place of one who is gone, and so
+            // nobody would take it away.
+            if is_ending && store.get(target).await?.is_none() {
+                surroundings.gates.insert(target, gate(None));
+                continue;
+            }
             // Subscribed before it is read: what changes in between is told.
-            self.environment.graph.subscribe(target, key);
+            self.environment.graph.subscribe(target, key, Interest::of(self.entry.follows));
             let record = store.get(target).await?;
             let gate = gate(record.as_deref());
             if matches!(gate, Gate::Failed { .. }) && target.kind == Kind::Identity && self.is_new_intent() {
@@ -233,7 +281,7 @@ impl Pass<'_> {
             surroundings.gates.insert(target, gate);
             surroundings.dependencies.extend(record.map(|record| (target, record)));
         }
-        Ok(surroundings)
+        Ok(())
     }
 
     /// No pass has spoken of what is asked for now.
@@ -242,14 +290,15 @@ impl Pass<'_> {
         spoken_of.is_some_and(|generation| generation < self.record.metadata.generation)
     }
 
-    /// Runs effects side by side; tells whether the resource is gone after them.
+    /// Runs effects side by side; tells what follows from them.
     async fn run_effects(
         &mut self,
         effects: Vec<Effect>,
         results: &mut BTreeMap<CallName, Result<Fact, ProviderError>>,
         children: &mut Vec<Child>,
-    ) -> Result<bool, Interruption> {
+    ) -> Result<After, Interruption> {
         let mut calls = Vec::new();
+        let mut after = After::Decide;
         for effect in effects {
             match effect {
                 Effect::Call(call) => calls.push(call),
@@ -272,11 +321,25 @@ impl Pass<'_> {
                     self.write_status().await?;
                     // Gates, holders and answers are those of the intent that was looked at: a newer one needs its own.
                     self.overtaken |= self.record.revision > looked_at;
+                    if self.overtaken {
+                        return Ok(After::Decide);
+                    }
                 }
                 Effect::Operate { operation, progress } => self.operate(operation, progress).await?,
+                Effect::Govern(order) => {
+                    if !self.govern(order).await? {
+                        return Ok(After::Refused);
+                    }
+                    after = After::LookAgain;
+                }
+                Effect::Charge(amounts) => {
+                    if !self.charge(amounts).await? {
+                        return Ok(After::Refused);
+                    }
+                }
                 Effect::Finish => {
                     self.finish().await?;
-                    return Ok(true);
+                    return Ok(After::Gone);
                 }
             }
         }
@@ -287,12 +350,12 @@ impl Pass<'_> {
             }
             results.insert(call.name(), answer);
         }
-        Ok(false)
+        Ok(after)
     }
 
     async fn call(&self, call: &ProviderCall) -> Result<Fact, ProviderError> {
-        let place = self.record.place().map_err(|error| ProviderError::Rejected(error.to_string()))?;
-        let Some(provider) = self.environment.clouds.get(place.region) else {
+        let (tenant, region) = self.record.tenant().map_err(|error| ProviderError::Rejected(error.to_string()))?;
+        let Some(provider) = self.environment.clouds.get(region) else {
             return Err(ProviderError::Unavailable("the region is not configured".to_owned()));
         };
         // A newer intent stops a look, but not a verb that is on record as begun.
@@ -300,7 +363,7 @@ impl Pass<'_> {
             CallName::Operate(_) => self.environment.stopping.child_token(),
             _ => self.start.cancelled.clone(),
         };
-        let context = CallContext { tenant: place.organization, cancelled, ledger: self };
+        let context = CallContext { tenant, cancelled, ledger: self };
         let answer = call.make(&*provider, &context).await;
         if let Err(error) = &answer {
             tracing::info!(resource = %self.record.key, call = ?call.name(), %error, "a provider call failed");
@@ -385,7 +448,8 @@ impl Pass<'_> {
     }
 }
 
-fn gate(record: Option<&Record>) -> Gate {
+/// How something stands for those who wait for it.
+pub(super) fn gate(record: Option<&Record>) -> Gate {
     let Some(record) = record else { return Gate::Missing };
     let name = record.metadata.name.clone();
     if record.metadata.is_deleting() {

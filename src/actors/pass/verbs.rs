@@ -19,6 +19,8 @@ const OPERATIONS_KEPT_MAX: usize = 16;
 impl Pass<'_> {
     /// The verbs that have not ended, oldest first.
     pub(super) async fn look_for_verbs(&mut self) -> Result<(), Interruption> {
+        // What has none is not woken for them: a failure that waits for somebody would be looked at again and again.
+        self.operations_left &= self.entry.has_verbs;
         if !self.entry.has_verbs || !self.start.asked || self.record.metadata.is_deleting() {
             return Ok(());
         }

@@ -133,8 +133,13 @@ pub fn made<K: ResourceKind>(
     let placement = Placement { organization: Some(organization), ..Placement::default() };
     let incarnation = Incarnation(api.ambient.uuid());
     let new = Metadata::new(incarnation, &accepted.name, placement, &caller.subject, api.ambient.now());
-    let metadata =
-        Metadata { description: accepted.description, tags: accepted.tags, owner: Some(organization.key()), ..new };
+    let metadata = Metadata {
+        description: accepted.description,
+        tags: accepted.tags,
+        deletion_protection: accepted.deletion_protection,
+        owner: Some(organization.key()),
+        ..new
+    };
     Write::Insert(Box::new(Record::new::<K>(id, metadata, spec)))
 }
 
@@ -161,6 +166,7 @@ pub fn edited<S: serde::Serialize>(
         metadata.name.clone_from(&accepted.name);
         metadata.description.clone_from(&accepted.description);
         metadata.tags.clone_from(&accepted.tags);
+        metadata.deletion_protection = accepted.deletion_protection.or(metadata.deletion_protection);
     }
     Ok(Write::Intent { key: record.key, expected: record.revision, metadata: Box::new(metadata), spec })
 }

@@ -15,8 +15,10 @@ use super::access::{edited, entered, made, of_organization, owned, project_of, v
 use crate::api::access::{permitted, read_modify_write};
 use crate::api::context::Trail;
 use crate::api::error::{ApiError, ErrorBody, Failure};
+use crate::api::etag::{EntityTag, Tagged};
 use crate::api::extract::{Authenticated, JsonBody, PathElements};
 use crate::api::openapi::{BodyErrors, CommonErrors};
+use crate::api::resources::Shown;
 use crate::api::wire::{AcceptedMetadata, ProjectScopedReadMetadata, WriteMetadata};
 use crate::api::{Api, Shared, list};
 use crate::identity::Caller;
@@ -44,14 +46,18 @@ pub fn routes() -> OpenApiRouter<Shared> {
 #[schema(as = resourceAllocation)]
 struct WireAmount {
     kind: String,
+    #[schema(maximum = 9_223_372_036_854_775_807_i64)]
     committed: u64,
+    #[schema(maximum = 9_223_372_036_854_775_807_i64)]
     reserved: u64,
 }
 
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = allocationSpec)]
 struct WireAllocationSpec {
+    #[schema(pattern = "^[0-9A-Za-z._-]{1,253}$")]
     kind: String,
+    #[schema(pattern = "^[0-9A-Za-z._-]{1,253}$")]
     id: String,
     allocations: Vec<WireAmount>,
 }
@@ -219,9 +225,10 @@ async fn get_allocation(
     Authenticated(caller): Authenticated,
     trail: Trail,
     path: PathElements,
-) -> Result<Json<AllocationRead>, ApiError> {
+) -> Result<Shown<AllocationRead>, ApiError> {
     let place = charged(&api, &caller, &trail, &path, Operation::Read).await?;
-    Ok(Json(AllocationRead::of(&*allocation_of(&api, &path, place).await?)?))
+    let record = allocation_of(&api, &path, place).await?;
+    Ok(Tagged(EntityTag::of(&record), Json(AllocationRead::of(&record)?)))
 }
 
 /// Update allocation: other amounts for the same resource.
@@ -276,6 +283,6 @@ async fn delete_allocation(
     trail.resource(record.key);
     let (key, incarnation) = (record.key, record.metadata.incarnation);
     let writes = vec![Write::Release { holder: key, incarnation }, Write::Remove { key, incarnation }];
-    api.store.commit(Batch::of(writes)).await?;
+    api.store.commit(Batch::of(writes).provided(Precondition::Unprotected(key))).await?;
     Ok(StatusCode::ACCEPTED)
 }

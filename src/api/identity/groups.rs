@@ -16,8 +16,10 @@ use super::members::{GROUPS_MAX, fitting, grantable};
 use crate::api::access::read_modify_write;
 use crate::api::context::Trail;
 use crate::api::error::{ApiError, ErrorBody};
+use crate::api::etag::{EntityTag, Tagged};
 use crate::api::extract::{Authenticated, JsonBody, PathElements};
 use crate::api::openapi::{BodyErrors, CommonErrors};
+use crate::api::resources::Shown;
 use crate::api::wire::{AcceptedMetadata, OrganizationScopedReadMetadata, WriteMetadata};
 use crate::api::{Api, Shared, list};
 use crate::identity::acl::{Endpoint, Operation};
@@ -25,7 +27,7 @@ use crate::model::ids::{GroupId, Key, Kind, OrganizationId, ServiceAccountId, Us
 use crate::model::member::{Group, GroupSpec, GroupSubject, is_subject};
 use crate::model::organization::{Project, ProjectSpec};
 use crate::model::record::Record;
-use crate::store::{Batch, Write};
+use crate::store::{Batch, Precondition, Write};
 
 const ENDPOINT: Endpoint = Endpoint::Groups;
 
@@ -199,10 +201,11 @@ async fn get_group(
     Authenticated(caller): Authenticated,
     trail: Trail,
     path: PathElements,
-) -> Result<Json<GroupRead>, ApiError> {
+) -> Result<Shown<GroupRead>, ApiError> {
     let organization = entered(&api, &caller, &trail, &path, (ENDPOINT, Operation::Read)).await?;
     let group: GroupId = path.id("groupid")?;
-    Ok(Json(GroupRead::of(&*owned(&api, organization, group.key()).await?)?))
+    let record = owned(&api, organization, group.key()).await?;
+    Ok(Tagged(EntityTag::of(&record), Json(GroupRead::of(&record)?)))
 }
 
 /// Update group.
@@ -265,7 +268,7 @@ async fn delete_group(
             }
         }
         writes.push(Write::Remove { key: record.key, incarnation: record.metadata.incarnation });
-        Ok(Batch::of(writes))
+        Ok(Batch::of(writes).provided(Precondition::Unprotected(group.key())))
     };
     read_modify_write(&api, planned).await?;
     Ok(StatusCode::OK)

@@ -16,8 +16,10 @@ use super::access::{edited, entered, written};
 use crate::api::access::{permitted, read_modify_write};
 use crate::api::context::Trail;
 use crate::api::error::{ApiError, ErrorBody};
+use crate::api::etag::{EntityTag, Tagged};
 use crate::api::extract::{Authenticated, JsonBody, PathElements, QueryElements};
 use crate::api::openapi::{BodyErrors, CommonErrors};
+use crate::api::resources::Shown;
 use crate::api::wire::{AcceptedMetadata, ReadMetadata, WriteMetadata};
 use crate::api::{Api, Shared, list};
 use crate::identity::acl::{Endpoint, Operation, Scope};
@@ -26,7 +28,7 @@ use crate::model::member::User;
 use crate::model::metadata::{Metadata, Placement};
 use crate::model::organization::{Organization, OrganizationSpec, OrganizationType, ProviderScope};
 use crate::model::record::Record;
-use crate::store::{Batch, Filter, Pages, Write};
+use crate::store::{Batch, Filter, Pages, Precondition, Write};
 
 const ENDPOINT: Endpoint = Endpoint::Organizations;
 
@@ -47,12 +49,15 @@ pub fn routes() -> OpenApiRouter<Shared> {
 struct WireOrganizationSpec {
     organization_type: OrganizationType,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(pattern = "^[0-9A-Za-z.-]{1,253}$")]
     domain: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     provider_scope: Option<ProviderScope>,
     #[serde(rename = "providerID", skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 253)]
     provider_id: Option<String>,
     #[serde(rename = "googleCustomerID", skip_serializing_if = "Option::is_none")]
+    #[schema(min_length = 1, max_length = 253)]
     google_customer_id: Option<String>,
 }
 
@@ -191,10 +196,10 @@ async fn get_organization(
     Authenticated(caller): Authenticated,
     trail: Trail,
     path: PathElements,
-) -> Result<Json<OrganizationRead>, ApiError> {
+) -> Result<Shown<OrganizationRead>, ApiError> {
     let organization = entered(&api, &caller, &trail, &path, (ENDPOINT, Operation::Read)).await?;
     let record = api.store.get(organization.key()).await?.ok_or_else(ApiError::not_found)?;
-    Ok(Json(OrganizationRead::of(&record)?))
+    Ok(Tagged(EntityTag::of(&record), Json(OrganizationRead::of(&record)?)))
 }
 
 /// Update organization.
@@ -237,6 +242,7 @@ async fn delete_organization(
 ) -> Result<StatusCode, ApiError> {
     let organization = entered(&api, &caller, &trail, &path, (ENDPOINT, Operation::Delete)).await?;
     trail.resource(organization.key());
-    api.store.commit(Batch::of(vec![Write::MarkDeleted { key: organization.key(), at: api.ambient.now() }])).await?;
+    let mark = Write::MarkDeleted { key: organization.key(), at: api.ambient.now() };
+    api.store.commit(Batch::of(vec![mark]).provided(Precondition::Unprotected(organization.key()))).await?;
     Ok(StatusCode::ACCEPTED)
 }

@@ -17,8 +17,10 @@ use super::members::Groups;
 use crate::api::access::{permitted, read_modify_write};
 use crate::api::context::Trail;
 use crate::api::error::{ApiError, ErrorBody};
+use crate::api::etag::{EntityTag, Tagged};
 use crate::api::extract::{Authenticated, JsonBody, PathElements};
 use crate::api::openapi::{BodyErrors, CommonErrors};
+use crate::api::resources::Shown;
 use crate::api::wire::{AcceptedMetadata, OrganizationScopedReadMetadata, WriteMetadata};
 use crate::api::{Api, Shared, list, reference};
 use crate::identity::Caller;
@@ -26,7 +28,7 @@ use crate::identity::acl::{Endpoint, Operation, Scope};
 use crate::model::ids::{Kind, OrganizationId, ProjectId};
 use crate::model::organization::{Project, ProjectSpec};
 use crate::model::record::Record;
-use crate::store::{Batch, Write};
+use crate::store::{Batch, Precondition, Write};
 
 const ENDPOINT: Endpoint = Endpoint::Projects;
 
@@ -139,10 +141,10 @@ async fn get_project(
     Authenticated(caller): Authenticated,
     trail: Trail,
     path: PathElements,
-) -> Result<Json<ProjectRead>, ApiError> {
+) -> Result<Shown<ProjectRead>, ApiError> {
     let organization = visited(&api, &caller, &trail, &path, (ENDPOINT, Operation::Read)).await?;
     let (_, record) = project_of(&api, &caller, &trail, &path, organization).await?;
-    Ok(Json(ProjectRead::of(&record)?))
+    Ok(Tagged(EntityTag::of(&record), Json(ProjectRead::of(&record)?)))
 }
 
 /// The project that a change is about, if the caller may read it and change it.
@@ -204,7 +206,8 @@ async fn delete_project(
     path: PathElements,
 ) -> Result<StatusCode, ApiError> {
     let (_, project, _) = resolved(&api, &caller, &trail, &path, (ENDPOINT, Operation::Delete)).await?;
-    api.store.commit(Batch::of(vec![Write::MarkDeleted { key: project.key(), at: api.ambient.now() }])).await?;
+    let mark = Write::MarkDeleted { key: project.key(), at: api.ambient.now() };
+    api.store.commit(Batch::of(vec![mark]).provided(Precondition::Unprotected(project.key()))).await?;
     Ok(StatusCode::ACCEPTED)
 }
 

@@ -55,6 +55,7 @@ struct QuotasRead {
 #[schema(as = quotaWrite)]
 struct QuotaWrite {
     kind: String,
+    #[schema(maximum = 9_223_372_036_854_775_807_i64)]
     quantity: u64,
 }
 

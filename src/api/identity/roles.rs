@@ -61,6 +61,7 @@ fn metadata_of(role: &Role) -> ReadMetadata {
         name: role.name.to_owned(),
         description: Some(role.description.to_owned()),
         tags: None,
+        deletion_protection: None,
         creation_time: wire_time(Timestamp::UNIX_EPOCH),
         created_by: "regent".to_owned(),
         modified_time: None,

@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -21,6 +21,7 @@ use crate::api::context::Trail;
 use crate::api::error::{ApiError, ErrorBody};
 use crate::api::extract::{Authenticated, JsonBody, PathElements};
 use crate::api::openapi::{BodyErrors, CommonErrors};
+use crate::api::resources::secret;
 use crate::api::wire::{AcceptedMetadata, OrganizationScopedReadMetadata, WriteMetadata, wire_time};
 use crate::api::{Api, Shared, list};
 use crate::identity::Caller;
@@ -178,7 +179,7 @@ async fn create_service_account(
     let committed = read_modify_write(&api, planned).await?;
     let groups = Groups::of(&api, organization).await?;
     let read = ServiceAccountRead::of(&*written(&committed, account.key())?, &groups, Some(&token.bearer))?;
-    Ok((StatusCode::CREATED, Json(read)).into_response())
+    Ok(secret(StatusCode::CREATED, read))
 }
 
 /// Update service account.
@@ -236,7 +237,7 @@ async fn delete_service_account(
         let groups = Groups::of(&api, organization).await?;
         let mut writes = groups.moving(&api, &caller, organization, &Member::ServiceAccount(account), &[])?;
         writes.extend(with_tokens(&api, &record).await?);
-        Ok(Batch::of(writes))
+        Ok(Batch::of(writes).provided(Precondition::Unprotected(account.key())))
     };
     read_modify_write(&api, planned).await?;
     Ok(StatusCode::OK)
@@ -255,7 +256,7 @@ async fn rotate_service_account(
     Authenticated(caller): Authenticated,
     trail: Trail,
     path: PathElements,
-) -> Result<Json<ServiceAccountRead>, ApiError> {
+) -> Result<Response, ApiError> {
     trail.operation("rotate");
     let organization = entered(&api, &caller, &trail, &path, (ENDPOINT, Operation::Update)).await?;
     let account: ServiceAccountId = path.id("serviceAccountID")?;
@@ -270,5 +271,6 @@ async fn rotate_service_account(
     };
     let committed = read_modify_write(&api, planned).await?;
     let groups = Groups::of(&api, organization).await?;
-    Ok(Json(ServiceAccountRead::of(&*written(&committed, account.key())?, &groups, Some(&token.bearer))?))
+    let read = ServiceAccountRead::of(&*written(&committed, account.key())?, &groups, Some(&token.bearer))?;
+    Ok(secret(StatusCode::OK, read))
 }

@@ -24,7 +24,7 @@ use crate::identity::acl::{Endpoint, Operation};
 use crate::model::ids::{GroupId, Kind, UserId};
 use crate::model::member::{User, UserSpec, UserState, is_subject};
 use crate::model::record::Record;
-use crate::store::{Batch, Write};
+use crate::store::{Batch, Precondition, Write};
 
 const ENDPOINT: Endpoint = Endpoint::Users;
 
@@ -41,6 +41,7 @@ pub fn routes() -> OpenApiRouter<Shared> {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[schema(as = userSpec)]
 struct WireUserSpec {
+    #[schema(pattern = "^[!-~]{1,254}$")]
     subject: String,
     state: UserState,
     #[serde(rename = "groupIDs")]
@@ -75,7 +76,8 @@ struct AcceptedUser {
 
 impl UserWrite {
     fn accept(self) -> Result<AcceptedUser, ApiError> {
-        let unnamed = || WriteMetadata { name: UNNAMED.to_owned(), description: None, tags: None };
+        let unnamed =
+            || WriteMetadata { name: UNNAMED.to_owned(), description: None, tags: None, deletion_protection: None };
         let metadata = self.metadata.unwrap_or_else(unnamed).accept()?;
         if !is_subject(&self.spec.subject) {
             return Err(ApiError::invalid("spec.subject must be 1 to 254 visible ASCII characters"));
@@ -208,7 +210,7 @@ async fn delete_user(
         let groups = Groups::of(&api, organization).await?;
         let mut writes = groups.moving(&api, &caller, organization, &member, &[])?;
         writes.extend(with_tokens(&api, &record).await?);
-        Ok(Batch::of(writes))
+        Ok(Batch::of(writes).provided(Precondition::Unprotected(user.key())))
     };
     read_modify_write(&api, planned).await?;
     Ok(StatusCode::OK)

@@ -17,7 +17,8 @@ use crate::api::catalogue::FRESH;
 use crate::api::error::{ApiError, ErrorBody};
 use crate::api::extract::{Authenticated, PathElements};
 use crate::api::openapi::CommonErrors;
-use crate::api::v2::images::{ImageRead, architecture_word, images_shown, vendor_word};
+use crate::api::v2::images::wire::{ImageRead, architecture_word, vendor_word};
+use crate::api::v2::images::{Wanted, images_shown};
 use crate::api::wire::{StaticReadMetadata, wire_time};
 use crate::api::{Api, Shared};
 use crate::identity::Caller;
@@ -42,7 +43,7 @@ pub fn routes() -> OpenApiRouter<Shared> {
 }
 
 /// The organization and the region of the path, if the caller may look there.
-async fn resolved(
+pub async fn resolved(
     api: &Api,
     caller: &Caller,
     path: &PathElements,
@@ -56,7 +57,7 @@ async fn resolved(
 }
 
 /// An answer that may be kept for a while, and asked for again without being sent again.
-fn kept<T: Serialize>(api: &Api, headers: &HeaderMap, body: &T) -> Result<Response, ApiError> {
+pub fn kept<T: Serialize>(api: &Api, headers: &HeaderMap, body: &T) -> Result<Response, ApiError> {
     let text = serde_json::to_vec(body).map_err(|error| ApiError::internal(&error))?;
     let tag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(digest(&SHA256, &text)));
     let cache = format!("max-age={}, private", api.settings.cache_max_age_s.min(OFFER_MAX_AGE_S));
@@ -104,7 +105,7 @@ struct WireFlavorSpec {
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = flavor)]
-struct FlavorRead {
+pub struct FlavorRead {
     metadata: StaticReadMetadata,
     spec: WireFlavorSpec,
 }
@@ -123,8 +124,10 @@ impl FlavorRead {
             metadata: StaticReadMetadata {
                 id: flavor.id.to_string(),
                 name: flavor.name.clone(),
+                description: None,
                 tags: None,
                 creation_time: creation_time.to_owned(),
+                created_by: None,
                 modified_time: None,
             },
             spec: WireFlavorSpec {
@@ -158,13 +161,21 @@ async fn list_flavors(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let (_, region, resource) = resolved(&api, &caller, &path, Endpoint::Flavors).await?;
+    kept(&api, &headers, &flavors_shown(&api, region, &resource).await?)
+}
+
+/// The flavors of a region, the smaller first.
+pub async fn flavors_shown(
+    api: &Api,
+    region: RegionId,
+    resource: &Resource<Region>,
+) -> Result<Vec<FlavorRead>, ApiError> {
     let known = api.catalogue.flavors(region, FRESH).await?;
     let mut flavors = known.iter().collect::<Vec<_>>();
     let gpus = |flavor: &Flavor| flavor.gpu.as_ref().map_or(0, |gpu| gpu.logical_count);
     flavors.sort_by_key(|flavor| (gpus(flavor), flavor.cpus, flavor.memory_bytes, flavor.id));
     let created = wire_time(resource.metadata.created);
-    let body = flavors.into_iter().map(|flavor| FlavorRead::of(flavor, &created)).collect::<Vec<_>>();
-    kept(&api, &headers, &body)
+    Ok(flavors.into_iter().map(|flavor| FlavorRead::of(flavor, &created)).collect())
 }
 
 /// List the images that can be booted from: everybody's, and those of the organization.
@@ -184,10 +195,8 @@ async fn list_ready_images(
     headers: HeaderMap,
 ) -> Result<Response, ApiError> {
     let (organization, region, _) = resolved(&api, &caller, &path, Endpoint::Images).await?;
-    let images = api.catalogue.images(region, FRESH).await?;
-    let body = images_shown(&images, |image| {
-        image.status == ImageStatus::Ready && image.organization.is_none_or(|owner| owner == organization)
-    });
+    let wanted = Wanted { organizations: vec![organization], everybodys: true, states: vec![ImageStatus::Ready] };
+    let body = images_shown(&api, region, &wanted).await?;
     kept(&api, &headers, &body)
 }
 

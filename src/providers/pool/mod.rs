@@ -66,11 +66,19 @@ pub enum Service {
     Image,
     LoadBalancer,
     BlockStorage,
+    FileStorage,
 }
 
 impl Service {
-    pub const ALL: [Self; 6] =
-        [Self::Identity, Self::Network, Self::Compute, Self::Image, Self::LoadBalancer, Self::BlockStorage];
+    pub const ALL: [Self; 7] = [
+        Self::Identity,
+        Self::Network,
+        Self::Compute,
+        Self::Image,
+        Self::LoadBalancer,
+        Self::BlockStorage,
+        Self::FileStorage,
+    ];
 
     #[must_use]
     pub const fn word(self) -> &'static str {
@@ -81,6 +89,7 @@ impl Service {
             Self::Image => "image",
             Self::LoadBalancer => "load-balancer",
             Self::BlockStorage => "block-storage",
+            Self::FileStorage => "file-storage",
         }
     }
 }

@@ -11,10 +11,14 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::objects::{CloudObject, ExternalNetworkEntry, NewObject, ObjectId, ObjectKind, PortOptions, SubnetOptions};
-use crate::model::ids::{ImageId, OrganizationId};
+use super::shares::ShareOptions;
+use crate::model::ids::{FlavorId, ImageId, OrganizationId};
+use crate::model::load_balancer_topology::BalancerChange;
 use crate::model::security_group::EffectiveRule;
 use crate::providers::PowerAction;
-use crate::providers::types::{Flavor, Image};
+use crate::providers::file_storage::FileStorageClass;
+use crate::providers::image_schema::ImageEntry;
+use crate::providers::types::{Flavor, VolumeClass};
 
 /// How long a caller waits for an answer. Longer than any answer that is merely slow (faults delay by seconds);
 /// short enough that a hung call does not hold up a shard's hand-over, which must outlive it.
@@ -98,6 +102,15 @@ pub enum Change {
         #[serde(flatten)]
         options: PortOptions,
     },
+    /// Enlarges a volume.
+    Size {
+        size_gib: u32,
+    },
+    /// Replaces all options of a share. None becomes smaller.
+    Share {
+        #[serde(flatten)]
+        options: ShareOptions,
+    },
 }
 
 /// What a server can be told to do.
@@ -112,6 +125,12 @@ pub enum ServerAction {
     Rebuild {
         image: ImageId,
     },
+    /// Gives it another flavor. It then waits for `ConfirmResize`.
+    Resize {
+        flavor: FlavorId,
+    },
+    /// Keeps it as it was resized.
+    ConfirmResize,
 }
 
 impl From<PowerAction> for ServerAction {
@@ -136,8 +155,8 @@ pub enum Call {
         kind: ObjectKind,
         id: ObjectId,
     },
-    /// A page of everything of a kind, in the order of ids. Networks come with their subnets and routers, servers with
-    /// their ports and floating addresses.
+    /// A page of everything of a kind, in the order of ids. Networks come with their subnets and routers, servers and
+    /// load balancers with their ports and floating addresses, shares with their attachments.
     List {
         kind: ObjectKind,
         /// Only those that are marked with one of these ids of ours.
@@ -149,6 +168,8 @@ pub enum Call {
     ListExternalNetworks,
     ListFlavors,
     ListImages,
+    ListVolumeClasses,
+    ListShareClasses,
     Create {
         object: NewObject,
     },
@@ -176,6 +197,19 @@ pub enum Call {
     RemoveRule {
         group: ObjectId,
         rule: EffectiveRule,
+    },
+    AttachVolume {
+        volume: ObjectId,
+        server: ObjectId,
+    },
+    DetachVolume {
+        volume: ObjectId,
+    },
+    /// Changes a part of a load balancer, which is then busy for a while.
+    Configure {
+        balancer: ObjectId,
+        #[serde(flatten)]
+        change: BalancerChange,
     },
     Act {
         server: ObjectId,
@@ -230,6 +264,12 @@ const fn words(kind: ObjectKind) -> &'static Words {
         ObjectKind::Port => words!("port", "ports"),
         ObjectKind::FloatingIp => words!("floating-ip", "floating-ips"),
         ObjectKind::Server => words!("server", "servers"),
+        ObjectKind::Volume => words!("volume", "volumes"),
+        ObjectKind::LoadBalancer => words!("load-balancer", "load-balancers"),
+        // What the cloud comes with has the plain word.
+        ObjectKind::Image => words!("image", "own-images"),
+        ObjectKind::Share => words!("share", "shares"),
+        ObjectKind::ShareAttachment => words!("share-attachment", "share-attachments"),
     }
 }
 
@@ -244,6 +284,8 @@ impl Call {
             Self::ListExternalNetworks => "list-external-networks",
             Self::ListFlavors => "list-flavors",
             Self::ListImages => "list-images",
+            Self::ListVolumeClasses => "list-volume-classes",
+            Self::ListShareClasses => "list-share-classes",
             Self::Create { object } => words(object.body.kind()).create,
             Self::Update { kind, .. } => words(*kind).update,
             Self::Delete { kind, .. } => words(*kind).delete,
@@ -251,11 +293,24 @@ impl Call {
             Self::DetachInterface { .. } => "detach-interface",
             Self::AddRule { .. } => "add-rule",
             Self::RemoveRule { .. } => "remove-rule",
+            Self::AttachVolume { .. } => "attach-volume",
+            Self::DetachVolume { .. } => "detach-volume",
+            Self::Configure { change, .. } => match change {
+                BalancerChange::AddPool { .. } => "add-pool",
+                BalancerChange::RemovePool { .. } => "remove-pool",
+                BalancerChange::ReplaceMembers { .. } => "replace-members",
+                BalancerChange::SetMonitor { .. } => "set-monitor",
+                BalancerChange::AddListener { .. } => "add-listener",
+                BalancerChange::UpdateListener { .. } => "update-listener",
+                BalancerChange::RemoveListener { .. } => "remove-listener",
+            },
             Self::Act { action, .. } => match action {
                 ServerAction::Start => "start-server",
                 ServerAction::Stop => "stop-server",
                 ServerAction::SoftReboot | ServerAction::HardReboot => "reboot-server",
                 ServerAction::Rebuild { .. } => "rebuild-server",
+                ServerAction::Resize { .. } => "resize-server",
+                ServerAction::ConfirmResize => "confirm-resize",
             },
             Self::OpenConsole { .. } => "open-console",
             Self::ReadConsole { .. } => "read-console",
@@ -271,6 +326,8 @@ impl Call {
             | Self::ListExternalNetworks
             | Self::ListFlavors
             | Self::ListImages
+            | Self::ListVolumeClasses
+            | Self::ListShareClasses
             | Self::ReadConsole { .. } => false,
             Self::Create { .. }
             | Self::Update { .. }
@@ -279,6 +336,9 @@ impl Call {
             | Self::DetachInterface { .. }
             | Self::AddRule { .. }
             | Self::RemoveRule { .. }
+            | Self::AttachVolume { .. }
+            | Self::DetachVolume { .. }
+            | Self::Configure { .. }
             | Self::Act { .. }
             | Self::OpenConsole { .. } => true,
         }
@@ -313,6 +373,9 @@ impl Call {
             | Self::DetachInterface { router: id, .. }
             | Self::AddRule { group: id, .. }
             | Self::RemoveRule { group: id, .. }
+            | Self::AttachVolume { volume: id, .. }
+            | Self::DetachVolume { volume: id }
+            | Self::Configure { balancer: id, .. }
             | Self::Act { server: id, .. }
             | Self::OpenConsole { server: id }
             | Self::ReadConsole { server: id, .. } => Some(id),
@@ -321,6 +384,8 @@ impl Call {
             | Self::ListExternalNetworks
             | Self::ListFlavors
             | Self::ListImages
+            | Self::ListVolumeClasses
+            | Self::ListShareClasses
             | Self::Create { .. } => None,
         }
     }
@@ -350,7 +415,7 @@ impl Criteria {
 #[serde(rename_all = "camelCase")]
 pub struct Row {
     pub object: CloudObject,
-    /// A network's subnets and routers, a server's ports and floating addresses.
+    /// A network's subnets and routers, a server's or a load balancer's ports and floating addresses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub related: Vec<CloudObject>,
 }
@@ -377,7 +442,13 @@ pub enum Answer {
         flavors: Vec<Flavor>,
     },
     Images {
-        images: Vec<Image>,
+        images: Vec<ImageEntry>,
+    },
+    VolumeClasses {
+        classes: Vec<VolumeClass>,
+    },
+    ShareClasses {
+        classes: Vec<FileStorageClass>,
     },
     /// Where a console session is found, by whoever has the address.
     Console {
@@ -487,15 +558,52 @@ mod tests {
             Call::ReadConsole { server: id.clone(), lines: Some(7) },
             Call::ListFlavors,
             Call::ListImages,
+            Call::ListVolumeClasses,
+            Call::AttachVolume { volume: id.clone(), server: id.clone() },
+            Call::DetachVolume { volume: id.clone() },
+            update(ObjectKind::Volume, Change::Size { size_gib: 7 }),
+            Call::ListShareClasses,
+            update(ObjectKind::Share, Change::Share { options: super::super::shares::full_share().options }),
             update(ObjectKind::Port, Change::Port { options }),
             update(ObjectKind::Server, Change::Connection { port: id.clone() }),
         ];
         let image = ImageId(Uuid::from_u128(3));
         let actions = [ServerAction::Start, ServerAction::Stop, ServerAction::SoftReboot, ServerAction::HardReboot];
-        for action in actions.into_iter().chain([ServerAction::Rebuild { image }]) {
+        let flavor = FlavorId(Uuid::from_u128(4));
+        let changes = [ServerAction::Rebuild { image }, ServerAction::Resize { flavor }, ServerAction::ConfirmResize];
+        for action in actions.into_iter().chain(changes) {
             calls.push(Call::Act { server: id.clone(), action });
         }
         for call in calls {
+            assert_eq!(over_the_wire(&call), call);
+        }
+    }
+
+    #[test]
+    fn changes_of_load_balancers_are_understood_at_the_other_end() {
+        use crate::model::load_balancer::{BalancedProtocol, ListenerName, Member};
+        use crate::model::load_balancer_topology::{CloudListener, Monitor, PoolProtocol};
+        let name = ListenerName::try_from("web".to_owned()).expect("a name");
+        let listener = CloudListener {
+            protocol: BalancedProtocol::Udp,
+            port: 53,
+            allowed: BTreeSet::from(["10.0.0.0/8".parse().expect("a prefix")]),
+            idle_timeout_seconds: Some(9),
+        };
+        let members = BTreeSet::from([Member { address: [10, 0, 0, 1].into(), port: 80 }]);
+        let monitor = Monitor { interval_seconds: 4, timeout_seconds: 3, healthy_threshold: 2, unhealthy_threshold: 1 };
+        let changes = [
+            BalancerChange::AddPool { name: name.clone(), protocol: PoolProtocol::ProxyV2 },
+            BalancerChange::RemovePool { name: name.clone() },
+            BalancerChange::ReplaceMembers { name: name.clone(), members },
+            BalancerChange::SetMonitor { name: name.clone(), monitor: Some(monitor) },
+            BalancerChange::SetMonitor { name: name.clone(), monitor: None },
+            BalancerChange::AddListener { name: name.clone(), listener: listener.clone() },
+            BalancerChange::UpdateListener { name: name.clone(), listener },
+            BalancerChange::RemoveListener { name },
+        ];
+        for change in changes {
+            let call = Call::Configure { balancer: ObjectId("some".to_owned()), change };
             assert_eq!(over_the_wire(&call), call);
         }
     }

@@ -304,7 +304,8 @@ fn faults_are_written_in_kebab_case_words() {
         {"effect": {"kind": "stuck-delete", "forMs": 10}},
         {"effect": {"kind": "hang"}},
         {"effect": {"kind": "failed-boot"}},
-        {"effect": {"kind": "failed-rebuild"}}
+        {"effect": {"kind": "failed-rebuild"}},
+        {"effect": {"kind": "failed-resize"}}
     ]"#;
     let faults: Vec<Fault> = serde_json::from_str(json).expect("faults");
     assert_eq!(
@@ -315,7 +316,8 @@ fn faults_are_written_in_kebab_case_words() {
         }
     );
     assert_eq!(faults[3].effect, Effect::StuckDelete { for_ms: Some(10) });
-    assert_eq!([&faults[5].effect, &faults[6].effect], [&Effect::FailedBoot, &Effect::FailedRebuild]);
+    let failures = faults[5..].iter().map(|fault| &fault.effect).collect::<Vec<_>>();
+    assert_eq!(failures, [&Effect::FailedBoot, &Effect::FailedRebuild, &Effect::FailedResize]);
     let again: Vec<Fault> = serde_json::from_str(&serde_json::to_string(&faults).expect("json")).expect("faults");
     assert_eq!(again, faults);
 }

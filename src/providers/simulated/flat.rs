@@ -10,11 +10,15 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 use serde::Deserialize;
 
+use super::allowed_address::AllowedAddress;
 use super::objects::{
-    Body, CloudObject, Marks, ObjectId, ObjectKind, ObjectState, Pending, PortAddress, PortOptions, Segment,
-    ServerBody, ServerLife, SubnetOptions, SubnetRoute, UserDataDigest,
+    Body, CloudObject, ImageBody, Marks, ObjectId, ObjectKind, ObjectState, Pending, PortAddress, PortOptions, Segment,
+    ServerBody, ServerLife, SubnetOptions, SubnetRoute, UserDataDigest, VolumeAttachment, VolumeBody, VolumeTask,
 };
-use crate::model::ids::{FlavorId, ImageId};
+use super::shares::{ShareAttachmentBody, ShareBody};
+use crate::model::ids::{FlavorId, ImageId, OrganizationId, VolumeClassId};
+use crate::model::load_balancer::ListenerName;
+use crate::model::load_balancer_topology::{CloudListener, CloudPool, Topology};
 use crate::model::network::AddressRange;
 use crate::model::security_group::EffectiveRule;
 
@@ -50,7 +54,7 @@ pub struct FlatObject {
     #[serde(default)]
     rules: BTreeSet<EffectiveRule>,
     security_groups: Option<BTreeSet<ObjectId>>,
-    allowed_addresses: Option<BTreeSet<Ipv4Net>>,
+    allowed_addresses: Option<BTreeSet<AllowedAddress>>,
     address: Option<Address>,
     flavor: Option<FlavorId>,
     image: Option<ImageId>,
@@ -59,6 +63,16 @@ pub struct FlatObject {
     host: Option<String>,
     #[serde(default)]
     life: ServerLife,
+    class: Option<VolumeClassId>,
+    size_gib: Option<u32>,
+    attachment: Option<VolumeAttachment>,
+    task: Option<VolumeTask>,
+    listeners: Option<BTreeMap<ListenerName, CloudListener>>,
+    pools: Option<BTreeMap<ListenerName, CloudPool>>,
+    owner: Option<OrganizationId>,
+    source: Option<ObjectId>,
+    share: Option<Box<ShareBody>>,
+    export: Option<ShareAttachmentBody>,
 }
 
 /// A port has an address in two parts, a floating one is an address.
@@ -69,6 +83,22 @@ enum Address {
     Floating(Ipv4Addr),
 }
 
+impl Address {
+    fn of_port(self) -> Option<PortAddress> {
+        match self {
+            Self::Port(address) => Some(address),
+            Self::Floating(_) => None,
+        }
+    }
+
+    fn floating(self) -> Option<Ipv4Addr> {
+        match self {
+            Self::Floating(address) => Some(address),
+            Self::Port(_) => None,
+        }
+    }
+}
+
 fn given<T>(field: Option<T>, name: &'static str) -> Result<T, Lacking> {
     field.ok_or(Lacking(name))
 }
@@ -77,8 +107,8 @@ impl TryFrom<FlatObject> for CloudObject {
     type Error = Lacking;
 
     fn try_from(flat: FlatObject) -> Result<Self, Lacking> {
-        let project = || given(flat.project.clone(), "project");
-        let user = || given(flat.user.clone(), "user");
+        let (project, user) = (|| given(flat.project.clone(), "project"), || given(flat.user.clone(), "user"));
+        let size_gib = || given(flat.size_gib, "size");
         let body = match flat.kind {
             ObjectKind::Project => Body::Project,
             ObjectKind::User => Body::User,
@@ -107,18 +137,12 @@ impl TryFrom<FlatObject> for CloudObject {
                     security_groups: given(flat.security_groups, "security groups")?,
                     allowed_addresses: given(flat.allowed_addresses, "allowed addresses")?,
                 },
-                address: match flat.address {
-                    Some(Address::Port(address)) => Some(address),
-                    _ => None,
-                },
+                address: flat.address.and_then(Address::of_port),
             },
             ObjectKind::FloatingIp => Body::FloatingIp {
                 port: given(flat.port, "port")?,
                 external_network: given(flat.external_network, "external network")?,
-                address: match flat.address {
-                    Some(Address::Floating(address)) => Some(address),
-                    _ => None,
-                },
+                address: flat.address.and_then(Address::floating),
             },
             ObjectKind::Server => Body::Server(Box::new(ServerBody {
                 project: project()?,
@@ -130,6 +154,25 @@ impl TryFrom<FlatObject> for CloudObject {
                 host: flat.host,
                 life: flat.life,
             })),
+            ObjectKind::Volume => Body::Volume(Box::new(VolumeBody {
+                project: project()?,
+                class: given(flat.class, "class")?,
+                size_gib: size_gib()?,
+                attachment: flat.attachment,
+                task: flat.task,
+            })),
+            ObjectKind::LoadBalancer => Body::LoadBalancer {
+                port: given(flat.port, "port")?,
+                topology: Topology {
+                    listeners: given(flat.listeners, "listeners")?,
+                    pools: given(flat.pools, "pools")?,
+                },
+            },
+            ObjectKind::Image => {
+                Body::Image(ImageBody { owner: flat.owner, source: flat.source, size_gib: size_gib()? })
+            }
+            ObjectKind::Share => Body::Share { share: given(flat.share, "share")? },
+            ObjectKind::ShareAttachment => Body::ShareAttachment { export: given(flat.export, "export")? },
         };
         let (id, name, marks) = (flat.id, flat.name, flat.marks);
         Ok(Self { id, name, marks, state: flat.state, pending: flat.pending, tags: flat.tags, body })
@@ -141,16 +184,38 @@ mod tests {
     use jiff::Timestamp;
     use serde_json::{Value, json};
 
-    use super::super::catalogue::{FLAVOR_STANDARD, IMAGE_UBUNTU};
+    use super::super::catalogue::{FLAVOR_STANDARD, IMAGE_UBUNTU, VOLUME_CLASS_FAST};
     use super::super::objects::Becomes;
     use super::*;
     use crate::model::ids::Incarnation;
-    use crate::model::network::VlanId;
+    use crate::model::load_balancer::{BalancedProtocol, HealthCheck, Listener, LoadBalancerSpec, Member, Pool};
+    use crate::model::network::{Prefix, VlanId};
     use crate::model::security_group::implicit_rules;
     use crate::model::server::{PowerState, ServerTask};
 
     fn id(text: &str) -> ObjectId {
         ObjectId(text.to_owned())
+    }
+
+    fn topology() -> Topology {
+        let address = Ipv4Addr::new(10, 0, 0, 9);
+        let spec = LoadBalancerSpec {
+            vip_address: None,
+            public_ip: None,
+            listeners: vec![Listener {
+                name: "web".to_owned().try_into().expect("a name"),
+                protocol: BalancedProtocol::Tcp,
+                port: 80,
+                allowed_cidrs: Some(vec![Prefix::parse("10.0.0.0/24").expect("a prefix")]),
+                idle_timeout_seconds: None,
+                pool: Pool {
+                    proxy_protocol_v2: Some(true),
+                    members: vec![Member { address, port: 80 }],
+                    health_check: Some(HealthCheck::default()),
+                },
+            }],
+        };
+        spec.topology()
     }
 
     /// One of each kind, with everything that it can have.
@@ -165,6 +230,7 @@ mod tests {
             power: PowerState::Running,
             task: Some(ServerTask::Rebooting),
             queued: true,
+            awaits_confirmation: true,
         };
         vec![
             Body::Project,
@@ -192,21 +258,36 @@ mod tests {
                 network,
                 options: PortOptions {
                     security_groups: BTreeSet::from([id("group")]),
-                    allowed_addresses: BTreeSet::from([net]),
+                    allowed_addresses: BTreeSet::from([net.into()]),
                 },
                 address: Some(PortAddress { ip: address, mac: "fa:16:3e:00:00:01".to_owned() }),
             },
             Body::FloatingIp { port: port.clone(), external_network: id("outside"), address: Some(address) },
             Body::Server(Box::new(ServerBody {
-                project,
+                project: project.clone(),
                 flavor: FLAVOR_STANDARD,
                 image: IMAGE_UBUNTU,
-                port,
+                port: port.clone(),
                 key_name: Some("key".to_owned()),
                 user_data: Some(UserDataDigest { length: 1, sha256: "00".to_owned() }),
                 host: Some("sim-host-1".to_owned()),
                 life,
             })),
+            Body::Volume(Box::new(VolumeBody {
+                project,
+                class: VOLUME_CLASS_FAST,
+                size_gib: 7,
+                attachment: Some(VolumeAttachment { server: id("server"), device: "/dev/vdb".to_owned() }),
+                task: Some(VolumeTask::Resizing { size_gib: 9 }),
+            })),
+            Body::LoadBalancer { port, topology: topology() },
+            Body::Image(ImageBody {
+                owner: Some(OrganizationId(uuid::Uuid::from_u128(3))),
+                source: Some(id("server")),
+                size_gib: 9,
+            }),
+            Body::Share { share: Box::new(super::super::shares::full_share()) },
+            Body::ShareAttachment { export: super::super::shares::full_attachment() },
         ]
     }
 

@@ -11,6 +11,7 @@
 //! the control plane believes can be compared with what is. The provider treats it as it would a real cloud: names
 //! are not unique, answers get lost, lists lag behind.
 
+pub mod allowed_address;
 pub mod api;
 pub mod call;
 pub mod catalogue;
@@ -22,6 +23,7 @@ pub mod objects;
 pub mod provider;
 pub mod remote;
 pub mod server;
+pub mod shares;
 
 pub use api::{CloudApi, Doors, SimulatedHandle};
 pub use call::Caller;

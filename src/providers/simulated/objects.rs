@@ -13,11 +13,17 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::allowed_address::AllowedAddress;
 use super::flat::FlatObject;
-use crate::model::ids::{FlavorId, ImageId, Incarnation};
+use super::shares::{ShareAttachmentBody, ShareBody};
+use crate::model::ids::{FlavorId, ImageId, Incarnation, OrganizationId, VolumeClassId};
+use crate::model::load_balancer_topology::Topology;
 use crate::model::network::{AddressRange, VlanId};
 use crate::model::security_group::EffectiveRule;
 use crate::model::server::{PowerState, ServerTask};
+
+/// The tag of a project that says whose it is.
+pub const TENANT_TAG: &str = "organization";
 
 /// The cloud's own id of an object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -52,10 +58,15 @@ pub enum ObjectKind {
     Port,
     FloatingIp,
     Server,
+    Volume,
+    LoadBalancer,
+    Image,
+    Share,
+    ShareAttachment,
 }
 
 impl ObjectKind {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 16] = [
         Self::Project,
         Self::User,
         Self::Credential,
@@ -67,6 +78,11 @@ impl ObjectKind {
         Self::Port,
         Self::FloatingIp,
         Self::Server,
+        Self::Volume,
+        Self::LoadBalancer,
+        Self::Image,
+        Self::Share,
+        Self::ShareAttachment,
     ];
 }
 
@@ -152,7 +168,7 @@ pub enum Body {
         network: ObjectId,
         #[serde(flatten)]
         options: PortOptions,
-        /// Given out by the cloud.
+        /// Given out by the cloud. Of an address that is given when it is made, the cloud keeps the IP.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         address: Option<PortAddress>,
     },
@@ -165,6 +181,23 @@ pub enum Body {
         address: Option<Ipv4Addr>,
     },
     Server(Box<ServerBody>),
+    Volume(Box<VolumeBody>),
+    /// Has the address of its port, and dies with it.
+    LoadBalancer {
+        port: ObjectId,
+        #[serde(flatten)]
+        topology: Topology,
+    },
+    /// Made by us. What the cloud comes with is its catalogue.
+    Image(ImageBody),
+    /// Belongs to nobody's project: the storage system is a system of its own.
+    Share {
+        share: Box<ShareBody>,
+    },
+    /// Dies with its share, and with its network.
+    ShareAttachment {
+        export: ShareAttachmentBody,
+    },
 }
 
 impl Body {
@@ -182,6 +215,11 @@ impl Body {
             Self::Port { .. } => ObjectKind::Port,
             Self::FloatingIp { .. } => ObjectKind::FloatingIp,
             Self::Server(_) => ObjectKind::Server,
+            Self::Volume(_) => ObjectKind::Volume,
+            Self::LoadBalancer { .. } => ObjectKind::LoadBalancer,
+            Self::Image(_) => ObjectKind::Image,
+            Self::Share { .. } => ObjectKind::Share,
+            Self::ShareAttachment { .. } => ObjectKind::ShareAttachment,
         }
     }
 
@@ -189,14 +227,16 @@ impl Body {
     #[must_use]
     pub fn parent(&self) -> Option<(ObjectKind, &ObjectId)> {
         match self {
-            Self::Project | Self::User => None,
+            Self::Project | Self::User | Self::Image(_) | Self::Share { .. } => None,
+            Self::ShareAttachment { export } => Some((ObjectKind::Share, &export.share)),
             Self::Credential { user } | Self::KeyPair { user, .. } => Some((ObjectKind::User, user)),
             Self::Network { project, .. } | Self::Router { project, .. } | Self::SecurityGroup { project, .. } => {
                 Some((ObjectKind::Project, project))
             }
             Self::Server(server) => Some((ObjectKind::Project, &server.project)),
+            Self::Volume(volume) => Some((ObjectKind::Project, &volume.project)),
             Self::Subnet { network, .. } | Self::Port { network, .. } => Some((ObjectKind::Network, network)),
-            Self::FloatingIp { port, .. } => Some((ObjectKind::Port, port)),
+            Self::FloatingIp { port, .. } | Self::LoadBalancer { port, .. } => Some((ObjectKind::Port, port)),
         }
     }
 }
@@ -233,7 +273,7 @@ pub struct SubnetRoute {
 pub struct PortOptions {
     pub security_groups: BTreeSet<ObjectId>,
     /// Other addresses that its server may speak for.
-    pub allowed_addresses: BTreeSet<Ipv4Net>,
+    pub allowed_addresses: BTreeSet<AllowedAddress>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -262,6 +302,21 @@ pub struct ServerBody {
     pub life: ServerLife,
 }
 
+/// An image that somebody made. Its id is its maker's choice: the one that it is marked with.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ImageBody {
+    /// Whose servers alone may boot from it; absent: everybody's may (B18).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<OrganizationId>,
+    /// The server whose disk it is a copy of; absent: it is fetched from elsewhere.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<ObjectId>,
+    /// Given out by the cloud.
+    #[serde(default)]
+    pub size_gib: u32,
+}
+
 /// What the cloud remembers of a server's user data, which may hold secrets.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -283,12 +338,51 @@ pub struct ServerLife {
     /// Waits for a physical machine.
     #[serde(default)]
     pub queued: bool,
+    /// It was resized, and waits to be told that this is good.
+    #[serde(default)]
+    pub awaits_confirmation: bool,
 }
 
 impl Default for ServerLife {
     fn default() -> Self {
-        Self { created: Timestamp::UNIX_EPOCH, launched: None, power: PowerState::None, task: None, queued: false }
+        Self {
+            created: Timestamp::UNIX_EPOCH,
+            launched: None,
+            power: PowerState::None,
+            task: None,
+            queued: false,
+            awaits_confirmation: false,
+        }
     }
+}
+
+/// Block storage. Who has it, and what is being done to it, only the cloud decides.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeBody {
+    pub project: ObjectId,
+    pub class: VolumeClassId,
+    pub size_gib: u32,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attachment: Option<VolumeAttachment>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task: Option<VolumeTask>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumeAttachment {
+    pub server: ObjectId,
+    /// As the guest sees it.
+    pub device: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", rename_all_fields = "camelCase")]
+pub enum VolumeTask {
+    Attaching,
+    Detaching,
+    Resizing { size_gib: u32 },
 }
 
 /// An object to make: what the cloud does not decide itself.
@@ -336,20 +430,68 @@ impl CloudObject {
         .flatten()
     }
 
-    /// What cannot be deleted while this object is there, although it is not inside of it.
+    /// What this object hangs on, although it is not inside of it: most of it cannot be deleted meanwhile.
     pub fn uses(&self) -> impl Iterator<Item = &ObjectId> {
         let groups = match &self.body {
             Body::Port { options, .. } => Some(&options.security_groups),
             _ => None,
         };
         let port = self.server().map(|server| &server.port);
-        self.interfaces().chain(groups.into_iter().flatten()).chain(port)
+        let network = self.share_attachment().map(|attachment| &attachment.network);
+        let server = self.attachment().map(|attachment| &attachment.server);
+        self.interfaces().chain(groups.into_iter().flatten()).chain(port).chain(server).chain(network)
+    }
+
+    #[must_use]
+    pub fn volume(&self) -> Option<&VolumeBody> {
+        match &self.body {
+            Body::Volume(volume) => Some(volume),
+            _ => None,
+        }
+    }
+
+    /// The server that has this volume.
+    #[must_use]
+    pub fn attachment(&self) -> Option<&VolumeAttachment> {
+        self.volume().and_then(|volume| volume.attachment.as_ref())
     }
 
     #[must_use]
     pub fn server(&self) -> Option<&ServerBody> {
         match &self.body {
             Body::Server(server) => Some(server),
+            _ => None,
+        }
+    }
+
+    #[must_use]
+    pub const fn image(&self) -> Option<&ImageBody> {
+        match &self.body {
+            Body::Image(image) => Some(image),
+            _ => None,
+        }
+    }
+
+    #[must_use]
+    pub const fn topology(&self) -> Option<&Topology> {
+        match &self.body {
+            Body::LoadBalancer { topology, .. } => Some(topology),
+            _ => None,
+        }
+    }
+
+    #[must_use]
+    pub fn share(&self) -> Option<&ShareBody> {
+        match &self.body {
+            Body::Share { share } => Some(share),
+            _ => None,
+        }
+    }
+
+    #[must_use]
+    pub const fn share_attachment(&self) -> Option<&ShareAttachmentBody> {
+        match &self.body {
+            Body::ShareAttachment { export } => Some(export),
             _ => None,
         }
     }

@@ -17,6 +17,7 @@ use super::objects::{Body, CloudObject, Marks, NewObject, ObjectId};
 use crate::model::ambient::{Ambient, Clock, Interrupt};
 use crate::model::identity::IdentityDetail;
 use crate::model::ids::{Incarnation, Kind};
+use crate::model::load_balancer::LoadBalancerDetail;
 use crate::model::network::VlanId;
 use crate::model::record::Document;
 use crate::model::sealed::{EnvelopeKey, SealError, Sealed};
@@ -91,6 +92,7 @@ pub struct MemoryLedger {
 pub struct Written {
     pub identity: IdentityDetail,
     pub server: ServerDetail,
+    pub balancer: LoadBalancerDetail,
     pub notes: u64,
     pub vlans: BTreeMap<Uuid, u16>,
     pub network: Uuid,
@@ -115,6 +117,7 @@ impl Ledger for MemoryLedger {
             match self.about {
                 Kind::Identity => written.identity = detail.read().expect("a principal's"),
                 Kind::Server => written.server = detail.read().expect("a server's"),
+                Kind::LoadBalancer => written.balancer = detail.read().expect("a balancer's"),
                 other => panic!("a {other} has nothing to note"),
             }
             written.notes += 1;

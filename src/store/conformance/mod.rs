@@ -11,6 +11,7 @@ mod property;
 mod records;
 mod references;
 mod refusals;
+mod remembered;
 pub(super) mod rig;
 
 /// One test per behaviour and store.

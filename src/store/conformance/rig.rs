@@ -13,7 +13,7 @@ use crate::model::ambient::{Ambient, Clock, Uninterrupted};
 use crate::model::condition::{Axis, Conditions, Reason, Statement, Transition, Truth};
 use crate::model::edge::Holder;
 use crate::model::ids::{Incarnation, Key, Kind, OrganizationId, ProjectId};
-use crate::model::metadata::{Metadata, Placement, Principal};
+use crate::model::metadata::{ApiVersion, Metadata, Placement, Principal};
 use crate::model::quota::{Amount, Amounts, QuotaKind};
 use crate::model::record::{Document, Record, Revision};
 use crate::store::embedded::EmbeddedStore;
@@ -242,6 +242,8 @@ pub(in crate::store) fn record(key: Key) -> Record {
             charged: false,
             paused: false,
             resets: 0,
+            api_version: ApiVersion::default(),
+            deletion_protection: None,
             writer_version: 1,
         },
         spec: Document::from_text(r#"{"wanted":1}"#),
@@ -333,7 +335,7 @@ pub(super) fn told(changes: &[Change]) -> Vec<(Key, &'static str)> {
     let word = |change: &Change| match change.event {
         ChangeEvent::Put(_) => "put",
         ChangeEvent::Referenced => "referenced",
-        ChangeEvent::Removed => "removed",
+        ChangeEvent::Removed(_) => "removed",
     };
     changes.iter().map(|change| (change.key, word(change))).collect()
 }

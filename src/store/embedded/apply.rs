@@ -11,6 +11,7 @@ use crate::model::ids::{Key, OrganizationId};
 use crate::model::quota::{Amount, QuotaKind};
 use crate::model::record::Record;
 use crate::store::HISTORY_MAX;
+use crate::store::remembered::Remembered;
 use crate::store::rules::{Charge, RowChange};
 
 use super::rows::SqlRows;
@@ -53,10 +54,11 @@ pub(super) fn apply(connection: &Connection, change: &RowChange, now: Timestamp)
             connection.prepare_cached(sql)?.execute(params![pool, number]).map(drop)
         }
         RowChange::History { key, appended } => append_history(connection, *key, appended),
+        RowChange::Remembered { after, .. } => remember(connection, after),
     }
 }
 
-fn json<T: serde::Serialize>(value: &T) -> Result<String, rusqlite::Error> {
+pub(super) fn json<T: serde::Serialize>(value: &T) -> Result<String, rusqlite::Error> {
     serde_json::to_string(value).map_err(|cause| rusqlite::Error::ToSqlConversionFailure(Box::new(cause)))
 }
 
@@ -181,6 +183,19 @@ fn use_quota(
         ON CONFLICT DO UPDATE SET used = excluded.used, reserved = excluded.reserved";
     let (committed, reserved) = (used.committed.cast_signed(), used.reserved.cast_signed());
     let parameters = params![organization.0.as_bytes(), kind.word(), committed, reserved];
+    connection.prepare_cached(sql)?.execute(parameters).map(drop)
+}
+
+fn remember(connection: &Connection, remembered: &Remembered) -> Applied {
+    let sql = "INSERT OR REPLACE INTO remembered (request, organization, at_ms, content, answer)
+        VALUES (?1, ?2, ?3, ?4, ?5)";
+    let parameters = params![
+        remembered.request.0,
+        remembered.organization.0.as_bytes(),
+        remembered.at.as_millisecond(),
+        remembered.content.0,
+        remembered.answer.text(),
+    ];
     connection.prepare_cached(sql)?.execute(parameters).map(drop)
 }
 

@@ -8,9 +8,11 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::model::ids::Key;
+use crate::store::remembered::horizon;
 use crate::store::rules::Event;
-use crate::store::{CHANGE_LOG_MAX, Change, ChangeEvent, Changes, Position, RETENTION};
+use crate::store::{CHANGE_LOG_MAX, Change, ChangeEvent, Changes, Former, Position, RETENTION};
 
+use super::apply::json;
 use super::rows::{self, SqlRows};
 
 /// How much one group may remove beyond twice what it added: a store that writes little still forgets in time.
@@ -35,16 +37,17 @@ pub(super) fn append(
     now: Timestamp,
 ) -> Result<Change, rusqlite::Error> {
     let key = event.key();
-    let (code, told) = match event {
-        Event::Put(record) => (PUT, ChangeEvent::Put(record.clone())),
-        Event::Referenced(_) => (REFERENCED, ChangeEvent::Referenced),
-        Event::Removed(_) => (REMOVED, ChangeEvent::Removed),
+    let (code, former) = match event {
+        Event::Put(_) => (PUT, None),
+        Event::Referenced(_) => (REFERENCED, None),
+        // Of anything else the record says where it is.
+        Event::Removed(_, former) => (REMOVED, Some(json(former)?)),
     };
-    let sql = "INSERT INTO change (position, kind, id, event, at_ms) VALUES (?1, ?2, ?3, ?4, ?5)";
+    let sql = "INSERT INTO change (position, kind, id, event, at_ms, former) VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     let at = now.as_millisecond();
-    let parameters = params![position.0.cast_signed(), key.kind.word(), key.id.as_bytes(), code, at];
+    let parameters = params![position.0.cast_signed(), key.kind.word(), key.id.as_bytes(), code, at, former];
     connection.prepare_cached(sql)?.execute(parameters)?;
-    Ok(Change { position, key, event: told })
+    Ok(Change { position, key, event: event.told() })
 }
 
 /// Reads what the ring no longer holds.
@@ -55,7 +58,7 @@ pub(super) fn read(connection: &Connection, after: Position, limit: usize) -> Re
     if oldest.is_none_or(|oldest| after.0 + 1 < oldest.cast_unsigned()) {
         return Ok(Changes::Resync(latest(&snapshot)?));
     }
-    let sql = "SELECT position, kind, id, event FROM change WHERE position > ?1 ORDER BY position LIMIT ?2";
+    let sql = "SELECT position, kind, id, event, former FROM change WHERE position > ?1 ORDER BY position LIMIT ?2";
     let mut statement = snapshot.prepare_cached(sql)?;
     let mut entries = statement.query(params![after.0.cast_signed(), limit.cast_signed()])?;
     let mut changes = Vec::new();
@@ -65,7 +68,7 @@ pub(super) fn read(connection: &Connection, after: Position, limit: usize) -> Re
         let event = match entry.get::<_, i64>(3)? {
             PUT => put(&snapshot, key)?,
             REFERENCED => ChangeEvent::Referenced,
-            _ => ChangeEvent::Removed,
+            _ => ChangeEvent::Removed(former(entry.get_ref(4)?.as_str_or_null()?)),
         };
         changes.push(Change { position, key, event });
     }
@@ -78,8 +81,13 @@ fn put(connection: &Connection, key: Key) -> Result<ChangeEvent, rusqlite::Error
         // The reader is told that there is something to look at, and finds out by looking.
         Some(Err(_)) => ChangeEvent::Referenced,
         // Removed since; the entry that says so follows, and saying it twice does no harm.
-        None => ChangeEvent::Removed,
+        None => ChangeEvent::Removed(Former::default()),
     })
+}
+
+/// Where something was. Entries of older releases do not say; what cannot be read is not known either.
+fn former(text: Option<&str>) -> Former {
+    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
 }
 
 /// Removes what is too old or too much, in proportion to what a group has added.
@@ -93,7 +101,14 @@ pub(super) fn trim(
     let retention_ms = i64::try_from(RETENTION.as_millis()).unwrap_or(i64::MAX);
     let horizon_ms = now.as_millisecond().saturating_sub(retention_ms);
     trim_changes(connection, latest, horizon_ms, work_max)?;
-    trim_history(connection, horizon_ms, work_max)
+    trim_history(connection, horizon_ms, work_max)?;
+    trim_remembered(connection, horizon(now).as_millisecond(), work_max)
+}
+
+fn trim_remembered(connection: &Connection, horizon_ms: i64, work_max: u64) -> Result<(), rusqlite::Error> {
+    let sql = "DELETE FROM remembered WHERE request IN
+        (SELECT request FROM remembered WHERE at_ms <= ?1 ORDER BY at_ms LIMIT ?2)";
+    connection.prepare_cached(sql)?.execute(params![horizon_ms, work_max.cast_signed()]).map(drop)
 }
 
 fn trim_changes(

@@ -38,7 +38,8 @@ use crate::model::ids::{Key, OrganizationId};
 use crate::model::quota::QuotaKind;
 use crate::model::record::{CorruptRecord, Record};
 
-use super::rules::Rows;
+use super::remembered::{Remembered, RequestKey};
+use super::rules::{self, Rows};
 use super::{
     Allocation, Batch, Change, Changes, ClaimedNumber, Committed, Filter, PAGE_MAX, Page, Position, Store, StoreError,
     Usage,
@@ -59,6 +60,7 @@ pub struct EmbeddedStore {
     writer: Option<JoinHandle<()>>,
     readers: readers::Readers,
     shared: Arc<Shared>,
+    ambient: Ambient,
 }
 
 /// What the writer tells everybody else.
@@ -99,7 +101,7 @@ impl EmbeddedStore {
         let position = log::latest(&connection).map_err(failed)?;
         let shared = Arc::new(Shared { ring: Mutex::new(Ring::new(position)), latest: watch::Sender::new(position) });
         let (sender, queue) = mpsc::channel(QUEUE_MAX);
-        let writer = Writer { connection, queue, shared: shared.clone(), ambient, _lock: lock };
+        let writer = Writer { connection, queue, shared: shared.clone(), ambient: ambient.clone(), _lock: lock };
         let thread = std::thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run());
         let writer = thread.map_err(|source| OpenError::Folder { directory: directory.to_owned(), source })?;
         Ok(Self {
@@ -108,6 +110,7 @@ impl EmbeddedStore {
             writer: Some(writer),
             readers: readers::Readers::new(directory.to_owned()),
             shared,
+            ambient,
         })
     }
 
@@ -186,6 +189,23 @@ impl Store for EmbeddedStore {
         committed.await.map_err(|_| stopped())?
     }
 
+    async fn judge(&self, batch: &Batch) -> Result<Committed, StoreError> {
+        let (batch, position) = (batch.clone(), self.shared.position());
+        let judged = move |connection: &rusqlite::Connection| {
+            // One snapshot, so that what is judged belongs together.
+            let snapshot = connection.unchecked_transaction().map_err(unavailable)?;
+            let plan = rules::plan(&mut SqlRows(&snapshot), &batch)?;
+            Ok(Committed { position, claimed: plan.claimed, records: plan.records })
+        };
+        self.readers.read(judged).await
+    }
+
+    async fn remembered(&self, request: RequestKey) -> Result<Option<Remembered>, StoreError> {
+        let now = self.ambient.now();
+        let found = self.readers.read(move |connection| SqlRows(connection).remembered(request)).await?;
+        Ok(found.filter(|remembered| !remembered.is_over(now)))
+    }
+
     async fn references(&self, target: Key) -> Result<Vec<Holder>, StoreError> {
         self.readers.read(move |connection| Ok(SqlRows(connection).references(target)?.into_iter().collect())).await
     }
@@ -235,7 +255,7 @@ impl Store for EmbeddedStore {
 
     async fn allocations(&self) -> Result<Vec<Allocation>, StoreError> {
         let charges = self.readers.read(|connection| SqlRows(connection).charges().map_err(unavailable)).await?;
-        let allocation = |(holder, charge): (Key, super::rules::Charge)| Allocation {
+        let allocation = |(holder, charge): (Key, rules::Charge)| Allocation {
             organization: charge.organization,
             holder,
             incarnation: charge.incarnation,

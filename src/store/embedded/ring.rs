@@ -60,11 +60,11 @@ impl Ring {
 mod tests {
     use super::*;
     use crate::model::ids::{Key, Kind};
-    use crate::store::ChangeEvent;
+    use crate::store::{ChangeEvent, Former};
 
     fn change(position: u64) -> Change {
         let key = Key::new(Kind::Network, uuid::Uuid::nil());
-        Change { position: Position(position), key, event: ChangeEvent::Removed }
+        Change { position: Position(position), key, event: ChangeEvent::Removed(Former::default()) }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use jiff::Timestamp;
 use rusqlite::types::FromSqlError;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use serde::de::{DeserializeOwned, IgnoredAny};
@@ -17,6 +18,7 @@ use crate::model::edge::Holder;
 use crate::model::ids::{Incarnation, Key, Kind, OrganizationId, ProjectId};
 use crate::model::quota::{Amount, Amounts, QuotaKind};
 use crate::model::record::{CorruptRecord, Document, Record, Revision};
+use crate::store::remembered::{Content, Remembered, RequestKey};
 use crate::store::rules::{Charge, Rows};
 use crate::store::{ClaimedNumber, HISTORY_MAX, StoreError};
 
@@ -154,6 +156,21 @@ impl SqlRows<'_> {
         Ok(found.optional()?.unwrap_or((Amount::default(), None)))
     }
 
+    fn find_remembered(&self, request: RequestKey) -> Result<Option<Remembered>, rusqlite::Error> {
+        let sql = "SELECT organization, at_ms, content, answer FROM remembered WHERE request = ?1";
+        let read = |row: &Row<'_>| {
+            let at = Timestamp::from_millisecond(row.get(1)?);
+            Ok(Remembered {
+                request,
+                organization: OrganizationId(uuid(row, 0)?),
+                at: at.map_err(|malformed| FromSqlError::Other(Box::new(malformed)))?,
+                content: Content(row.get(2)?),
+                answer: Document::from_text(row.get_ref(3)?.as_str()?),
+            })
+        };
+        self.0.prepare_cached(sql)?.query_row([request.0], read).optional()
+    }
+
     fn keys(&self, sql: &str, parameters: impl rusqlite::Params) -> Result<BTreeSet<Key>, StoreError> {
         let mut statement = self.0.prepare_cached(sql).map_err(unavailable)?;
         let rows = statement.query_map(parameters, |row| key(row, 0, 1)).map_err(unavailable)?;
@@ -236,5 +253,17 @@ impl Rows for SqlRows<'_> {
         let parameters = params![holder.id.as_bytes(), holder.kind.word()];
         let rows = statement.query_map(parameters, |row| Ok((row.get(0)?, row.get(1)?))).map_err(unavailable)?;
         rows.collect::<Result<_, _>>().map_err(unavailable)
+    }
+
+    fn remembered(&mut self, request: RequestKey) -> Result<Option<Remembered>, StoreError> {
+        self.find_remembered(request).map_err(unavailable)
+    }
+
+    fn remembered_after(&mut self, organization: OrganizationId, time: Timestamp) -> Result<usize, StoreError> {
+        let sql = "SELECT count(*) FROM remembered WHERE organization = ?1 AND at_ms > ?2";
+        let parameters = params![organization.0.as_bytes(), time.as_millisecond()];
+        let count = |row: &Row<'_>| row.get::<_, i64>(0);
+        let counted = self.0.prepare_cached(sql).and_then(|mut statement| statement.query_row(parameters, count));
+        Ok(usize::try_from(counted.map_err(unavailable)?).unwrap_or(usize::MAX))
     }
 }

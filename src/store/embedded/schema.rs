@@ -40,7 +40,7 @@ const CHECKPOINT_PAGES: i64 = 16_384;
 /// milliseconds; longer would hide a foreign writer.
 const LOCK_WAIT: std::time::Duration = std::time::Duration::from_secs(5);
 
-pub(super) const MIGRATIONS: [&str; 3] = [WHAT_IS, WHAT_WAS, WHAT_MAY_COME];
+pub(super) const MIGRATIONS: [&str; 4] = [WHAT_IS, WHAT_WAS, WHAT_MAY_COME, WHAT_WAS_ANSWERED];
 
 /// Version 1: the state.
 const WHAT_IS: &str = "
@@ -138,6 +138,20 @@ CREATE INDEX departed_by_time ON departed (at_ms);
 const WHAT_MAY_COME: &str = "
 ALTER TABLE charge ADD COLUMN reserved INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE usage ADD COLUMN reserved INTEGER NOT NULL DEFAULT 0;
+";
+
+/// Version 4: answers that are kept, and where a removed resource was.
+const WHAT_WAS_ANSWERED: &str = "
+CREATE TABLE remembered (
+    request BLOB NOT NULL PRIMARY KEY,
+    organization BLOB NOT NULL,
+    at_ms INTEGER NOT NULL,
+    content BLOB NOT NULL,
+    answer TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX remembered_by_organization ON remembered (organization, at_ms);
+CREATE INDEX remembered_by_time ON remembered (at_ms);
+ALTER TABLE change ADD COLUMN former TEXT;
 ";
 
 /// Why a folder could not be opened.

@@ -29,10 +29,10 @@ use crate::model::ids::{Key, OrganizationId};
 use crate::model::quota::QuotaKind;
 use crate::model::record::{CorruptRecord, Record};
 
-use super::rules::{self, Event, Plan, Rows};
+use super::remembered::{Remembered, RequestKey};
+use super::rules::{self, Plan, Rows};
 use super::{
-    Allocation, Batch, ChangeEvent, Changes, ClaimedNumber, Committed, Filter, PAGE_MAX, Page, Position, Store,
-    StoreError, Usage,
+    Allocation, Batch, Changes, ClaimedNumber, Committed, Filter, PAGE_MAX, Page, Position, Store, StoreError, Usage,
 };
 
 /// From this step of a saga on, a place is called the same.
@@ -91,12 +91,7 @@ impl Disk {
             self.tables.apply(change, now);
         }
         for event in &plan.events {
-            let told = match event {
-                Event::Put(record) => ChangeEvent::Put(record.clone()),
-                Event::Referenced(_) => ChangeEvent::Referenced,
-                Event::Removed(_) => ChangeEvent::Removed,
-            };
-            self.log.push(event.key(), told, now);
+            self.log.push(event.key(), event.told(), now);
         }
         Ok(plan)
     }
@@ -206,6 +201,17 @@ impl Store for MemoryStore {
         };
         self.interrupt.point(&format!("store:after:{label}")).await;
         committed
+    }
+
+    async fn judge(&self, batch: &Batch) -> Result<Committed, StoreError> {
+        let mut disk = self.disk.lock();
+        let plan = rules::plan(&mut disk.tables, batch)?;
+        Ok(Committed { position: disk.log.latest(), claimed: plan.claimed, records: plan.records })
+    }
+
+    async fn remembered(&self, request: RequestKey) -> Result<Option<Remembered>, StoreError> {
+        let remembered = self.disk.lock().tables.remembered(request)?;
+        Ok(remembered.filter(|remembered| !remembered.is_over(self.ambient.now())))
     }
 
     async fn references(&self, target: Key) -> Result<Vec<Holder>, StoreError> {

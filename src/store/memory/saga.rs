@@ -104,7 +104,7 @@ impl Disk {
         for event in &whole.events {
             let key = event.key();
             let told = match (event, self.tables.current(key)) {
-                (_, None) => ChangeEvent::Removed,
+                (event, None) => ChangeEvent::Removed(event.former()),
                 (rules::Event::Referenced(_), Some(_)) => ChangeEvent::Referenced,
                 (_, Some(record)) => ChangeEvent::Put(record),
             };

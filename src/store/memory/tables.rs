@@ -13,6 +13,7 @@ use crate::model::edge::Holder;
 use crate::model::ids::{Key, OrganizationId};
 use crate::model::quota::{Amount, QuotaKind};
 use crate::model::record::{CorruptRecord, Record};
+use crate::store::remembered::{Remembered, RequestKey};
 use crate::store::rules::{Charge, RowChange, Rows};
 use crate::store::{Allocation, ClaimedNumber, StoreError};
 
@@ -29,6 +30,7 @@ pub(super) struct Tables {
     limits: BTreeMap<(OrganizationId, QuotaKind), u64>,
     claims: BTreeMap<(String, u16), Key>,
     history: History,
+    remembered: BTreeMap<RequestKey, Remembered>,
     /// Records that a test has made unreadable.
     pub(super) corrupt: BTreeMap<Key, CorruptRecord>,
 }
@@ -45,6 +47,9 @@ impl Tables {
                 self.set_claim(pool, *number, taken.then_some(*holder));
             }
             RowChange::History { key, appended } => self.history.append(*key, appended),
+            RowChange::Remembered { after, .. } => {
+                self.remembered.insert(after.request, Remembered::clone(after));
+            }
         }
     }
 
@@ -82,6 +87,10 @@ impl Tables {
                 }
             }
             RowChange::History { key, appended } => self.history.take_back(*key, appended),
+            RowChange::Remembered { before, after } => match before {
+                Some(before) => drop(self.remembered.insert(before.request, Remembered::clone(before))),
+                None => drop(self.remembered.remove(&after.request)),
+            },
         }
     }
 
@@ -177,8 +186,9 @@ impl Tables {
         };
     }
 
-    /// Forgets histories whose resource has been gone for long enough.
+    /// Forgets histories whose resource has been gone for long enough, and answers that were kept for long enough.
     pub(super) fn trim(&mut self, now: Timestamp) {
+        self.remembered.retain(|_, remembered| !remembered.is_over(now));
         let records = &self.records;
         self.history.trim(now, |key| records.contains_key(&key));
     }
@@ -270,5 +280,14 @@ impl Rows for Tables {
     fn claims_of(&mut self, holder: Key) -> Result<BTreeSet<(String, u16)>, StoreError> {
         let held = self.claims.iter().filter(|(_, key)| **key == holder);
         Ok(held.map(|(claim, _)| claim.clone()).collect())
+    }
+
+    fn remembered(&mut self, request: RequestKey) -> Result<Option<Remembered>, StoreError> {
+        Ok(self.remembered.get(&request).cloned())
+    }
+
+    fn remembered_after(&mut self, organization: OrganizationId, time: Timestamp) -> Result<usize, StoreError> {
+        let counts = |kept: &&Remembered| kept.organization == organization && kept.at > time;
+        Ok(self.remembered.values().filter(counts).count())
     }
 }

@@ -129,7 +129,7 @@ async fn reconstructed(disk: &Arc<MemoryDisk>, mode: Mode) -> Vec<crate::model::
                 assert_eq!(record.key, change.key);
                 keys.insert(change.key);
             }
-            ChangeEvent::Removed => {
+            ChangeEvent::Removed(_) => {
                 keys.remove(&change.key);
             }
             ChangeEvent::Referenced => {}

@@ -15,13 +15,16 @@ mod write;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use crate::model::condition::Transition;
 use crate::model::edge::Holder;
-use crate::model::ids::{Incarnation, Key, OrganizationId, ProjectId};
+use crate::model::ids::{Incarnation, Key, Kind, OrganizationId, ProjectId};
 use crate::model::quota::{Amount, Amounts, QuotaKind};
 use crate::model::record::Record;
 
-use super::{Batch, Precondition, Refusal, StoreError, Write};
+use super::remembered::{Remembered, RequestKey};
+use super::{Batch, ChangeEvent, Former, Precondition, Refusal, StoreError, Write};
 use overlay::Overlay;
 
 /// What the rules ask of a store. Answers are as of this moment, under the store's own exclusion.
@@ -37,6 +40,9 @@ pub(super) trait Rows {
     fn limit(&mut self, organization: OrganizationId, kind: QuotaKind) -> Result<Option<u64>, StoreError>;
     fn numbers_taken(&mut self, pool: &str) -> Result<BTreeSet<u16>, StoreError>;
     fn claims_of(&mut self, holder: Key) -> Result<BTreeSet<(String, u16)>, StoreError>;
+    fn remembered(&mut self, request: RequestKey) -> Result<Option<Remembered>, StoreError>;
+    /// How many answers of the organization's were kept after this time.
+    fn remembered_after(&mut self, organization: OrganizationId, time: Timestamp) -> Result<usize, StoreError>;
 }
 
 /// What one resource is charged.
@@ -85,6 +91,10 @@ pub(super) enum RowChange {
         key: Key,
         appended: Vec<Transition>,
     },
+    Remembered {
+        before: Option<Box<Remembered>>,
+        after: Box<Remembered>,
+    },
 }
 
 /// What the change log will say.
@@ -92,14 +102,32 @@ pub(super) enum RowChange {
 pub(super) enum Event {
     Put(Arc<Record>),
     Referenced(Key),
-    Removed(Key),
+    Removed(Key, Former),
 }
 
 impl Event {
     pub(super) fn key(&self) -> Key {
         match self {
             Self::Put(record) => record.key,
-            Self::Referenced(key) | Self::Removed(key) => *key,
+            Self::Referenced(key) | Self::Removed(key, _) => *key,
+        }
+    }
+
+    /// Where the resource is or was, as far as the event knows.
+    pub(super) fn former(&self) -> Former {
+        match self {
+            Self::Put(record) => Former::of(&record.metadata),
+            Self::Removed(_, former) => *former,
+            Self::Referenced(_) => Former::default(),
+        }
+    }
+
+    /// What readers of the log are told.
+    pub(super) fn told(&self) -> ChangeEvent {
+        match self {
+            Self::Put(record) => ChangeEvent::Put(Arc::clone(record)),
+            Self::Referenced(_) => ChangeEvent::Referenced,
+            Self::Removed(_, former) => ChangeEvent::Removed(*former),
         }
     }
 }
@@ -168,6 +196,12 @@ pub(super) fn check(rows: &mut dyn Rows, preconditions: &[Precondition]) -> Resu
                     return Err(Refusal::Conflict(key).into());
                 }
             }
+            Precondition::Incarnation { key, incarnation } => {
+                if rows.record(key)?.is_none_or(|record| record.metadata.incarnation != incarnation) {
+                    return Err(Refusal::Conflict(key).into());
+                }
+            }
+            Precondition::Unprotected(key) => refuse_protected(rows, key)?,
             Precondition::UsesAtMost { organization, kind, limit } => {
                 let total = rows.used(organization, kind)?.total();
                 if total > limit {
@@ -177,6 +211,20 @@ pub(super) fn check(rows: &mut dyn Rows, preconditions: &[Precondition]) -> Resu
         }
     }
     Ok(())
+}
+
+/// Refuses when the resource, or anything that it owns, is protected. A tenant speaks for itself alone: it may own more
+/// than can be looked through while everybody waits for the writer. Nothing owns itself, however far down: an owner is
+/// named when a resource is made, and never changed.
+fn refuse_protected(rows: &mut dyn Rows, key: Key) -> Result<(), StoreError> {
+    let is_protected = |record: Arc<Record>| record.metadata.deletion_protection == Some(true);
+    if rows.record(key)?.is_some_and(is_protected) {
+        return Err(Refusal::Protected(key).into());
+    }
+    if matches!(key.kind, Kind::Organization | Kind::Project) {
+        return Ok(());
+    }
+    rows.children(key)?.into_iter().try_for_each(|child| refuse_protected(rows, child))
 }
 
 /// A short and stable name for a batch, for crash points and metrics: made of kinds of writes only, so that there
@@ -206,5 +254,6 @@ pub(super) fn write_label(write: &Write) -> String {
         Write::Limit { .. } => "limit".to_owned(),
         Write::Claim { .. } => "claim".to_owned(),
         Write::ReleaseClaims { .. } => "release claims".to_owned(),
+        Write::Remember(_) => "remember".to_owned(),
     }
 }

@@ -6,11 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use jiff::Timestamp;
+
 use crate::model::edge::Holder;
 use crate::model::ids::{Key, OrganizationId};
 use crate::model::quota::{Amount, QuotaKind};
 use crate::model::record::Record;
 use crate::store::StoreError;
+use crate::store::remembered::{Remembered, RequestKey};
 
 use super::{Charge, RowChange, Rows};
 
@@ -57,8 +60,8 @@ impl<'a> Overlay<'a> {
             RowChange::Claim { pool, number, holder, taken } => {
                 self.claims.insert((pool, number), (holder, taken));
             }
-            // No rule reads history.
-            RowChange::History { .. } => {}
+            // No rule reads history, and no batch remembers twice.
+            RowChange::History { .. } | RowChange::Remembered { .. } => {}
         }
         Ok(())
     }
@@ -168,5 +171,13 @@ impl Rows for Overlay<'_> {
             };
         }
         Ok(claims)
+    }
+
+    fn remembered(&mut self, request: RequestKey) -> Result<Option<Remembered>, StoreError> {
+        self.base.remembered(request)
+    }
+
+    fn remembered_after(&mut self, organization: OrganizationId, time: Timestamp) -> Result<usize, StoreError> {
+        self.base.remembered_after(organization, time)
     }
 }

@@ -13,7 +13,8 @@ use crate::model::ids::{Incarnation, Key, OrganizationId};
 use crate::model::metadata::Metadata;
 use crate::model::quota::QuotaKind;
 use crate::model::record::{Document, Record, Revision};
-use crate::store::{Refusal, StoreError, Write};
+use crate::store::remembered::{REMEMBERED_MAX, Remembered, horizon};
+use crate::store::{Former, Refusal, StoreError, Write};
 
 use super::{Charge, Event, Plan, RowChange, Rows};
 
@@ -42,6 +43,7 @@ pub(super) fn plan(rows: &mut dyn Rows, write: &Write) -> Planned {
         Write::Limit { organization, kind, limit: after } => limit(rows, *organization, *kind, *after),
         Write::Claim { pool, ranges, holder } => claim(rows, pool, ranges, *holder),
         Write::ReleaseClaims { holder } => release_claims(rows, *holder),
+        Write::Remember(remembered) => remember(rows, remembered),
     }
 }
 
@@ -112,8 +114,8 @@ fn remove(rows: &mut dyn Rows, key: Key, incarnation: Incarnation) -> Planned {
         return Err(Refusal::HasChildren(key).into());
     }
     let mut plan = Plan::default();
+    plan.events.push(Event::Removed(key, Former::of(&before.metadata)));
     plan.changes.push(RowChange::Record { key, before: Some(before), after: None });
-    plan.events.push(Event::Removed(key));
     Ok(plan)
 }
 
@@ -203,6 +205,17 @@ fn release_claims(rows: &mut dyn Rows, holder: Key) -> Planned {
         plan.changes.push(RowChange::Claim { pool, number, holder, taken: false });
     }
     Ok(plan)
+}
+
+fn remember(rows: &mut dyn Rows, remembered: &Remembered) -> Planned {
+    let before = rows.remembered(remembered.request)?;
+    if before.as_ref().is_some_and(|before| !before.is_over(remembered.at)) {
+        return Err(Refusal::Remembered.into());
+    }
+    if rows.remembered_after(remembered.organization, horizon(remembered.at))? >= REMEMBERED_MAX {
+        return Err(Refusal::TooManyRemembered.into());
+    }
+    Ok(changed(RowChange::Remembered { before: before.map(Box::new), after: Box::new(remembered.clone()) }))
 }
 
 fn replaced(before: Option<Arc<Record>>, after: Record) -> Plan {

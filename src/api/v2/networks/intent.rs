@@ -3,12 +3,12 @@
 use jiff::Timestamp;
 
 use super::wire::{AcceptedCreate, AcceptedUpdate};
-use crate::api::intent::{Author, Revision, insert};
+use crate::api::intent::{Author, Revision, charge, insert, payers};
 use crate::api::wire::AcceptedMetadata;
 use crate::model::ambient::Ambient;
 use crate::model::edge::Holder;
 use crate::model::identity::{HIDDEN_NAME, Identity, IdentitySpec};
-use crate::model::ids::{IdentityId, Incarnation, NetworkId, OrganizationId, ProjectId};
+use crate::model::ids::{IdentityId, Incarnation, NetworkId, OrganizationId, ProjectId, RegionId};
 use crate::model::metadata::{Metadata, Placement};
 use crate::model::network::{Network, NetworkSpec};
 use crate::model::quota::{Amount, Amounts, QuotaKind};
@@ -37,46 +37,69 @@ impl NewIds {
 }
 
 /// Everything that a new network brings into the world, in an order that a saga can follow: the principal first,
-/// then what it owns, then what protects the project, then what it costs. It is charged to whom it exists for, who
-/// need not be where it lies.
+/// then what protects the project, then what it owns, then what it costs.
 #[must_use]
 pub fn creation(accepted: &AcceptedCreate, author: &Author, ids: NewIds) -> Batch {
+    let hidden =
+        AcceptedMetadata { name: HIDDEN_NAME.to_owned(), description: None, tags: None, deletion_protection: None };
+    let principal = (ids.identity, ids.identity_incarnation);
+    let place = (accepted.organization, accepted.project, accepted.region);
+    let mut batch = principal_creation(&hidden, &IdentitySpec { hidden: true }, author, place, principal);
+    let network = network_creation(accepted, author, ids.identity, (ids.network, ids.network_incarnation));
+    batch.writes.extend(network.writes);
+    batch.preconditions.extend(network.preconditions);
+    batch
+}
+
+/// A principal in its project, which it keeps from going.
+#[must_use]
+pub fn principal_creation(
+    accepted: &AcceptedMetadata,
+    spec: &IdentitySpec,
+    author: &Author,
+    (organization, project, region): (OrganizationId, ProjectId, RegionId),
+    (id, incarnation): (IdentityId, Incarnation),
+) -> Batch {
+    let placement = Placement {
+        organization: Some(organization),
+        project: Some(project),
+        region: Some(region),
+        ..Placement::default()
+    };
+    Batch::of(vec![
+        insert::<Identity>(id.0, author.metadata(accepted, incarnation, placement), spec),
+        Write::AddReference { target: project.key(), holder: Holder::Resource(id.key()) },
+    ])
+    .provided(Precondition::Live(project.key()))
+    .provided(Precondition::Live(region.key()))
+}
+
+/// A network of this principal, which must be live with the place that it lies in. The network is charged to whom it
+/// exists for, who need not be there.
+#[must_use]
+pub fn network_creation(
+    accepted: &AcceptedCreate,
+    author: &Author,
+    identity: IdentityId,
+    (id, incarnation): (NetworkId, Incarnation),
+) -> Batch {
     let placement = Placement {
         organization: Some(accepted.organization),
         project: Some(accepted.project),
         region: Some(accepted.region),
-        identity: None,
+        identity: Some(identity),
         network: None,
     };
-    let hidden = AcceptedMetadata { name: HIDDEN_NAME.to_owned(), description: None, tags: None };
-    let hidden = author.metadata(&hidden, ids.identity_incarnation, placement);
-    let placement = Placement { identity: Some(ids.identity), ..placement };
     let network = Metadata {
-        owner: Some(ids.identity.key()),
+        owner: Some(identity.key()),
         charged: true,
-        ..author.metadata(&accepted.metadata, ids.network_incarnation, placement)
+        ..author.metadata(&accepted.metadata, incarnation, placement)
     };
-    let principal = &author.principal;
-    let charge = Write::Charge {
-        organization: principal.organization.unwrap_or(accepted.organization),
-        project: principal.project,
-        holder: ids.network.key(),
-        incarnation: ids.network_incarnation,
-        amounts: Amounts::from([(QuotaKind::Networks, Amount::of(1))]),
-    };
-    let project = accepted.project.key();
-    // Whoever pays must be there too. The place's own organization is, as long as its project is.
-    let elsewhere = principal.organization.filter(|payer| *payer != accepted.organization).map(OrganizationId::key);
-    let payers = elsewhere.into_iter().chain(principal.project.map(ProjectId::key)).filter(|payer| *payer != project);
-    let batch = Batch::of(vec![
-        insert::<Identity>(ids.identity.0, hidden, &IdentitySpec { hidden: true }),
-        insert::<Network>(ids.network.0, network, &accepted.spec),
-        Write::AddReference { target: project, holder: Holder::Resource(ids.identity.key()) },
-        charge,
-    ])
-    .provided(Precondition::Live(project))
-    .provided(Precondition::Live(accepted.region.key()));
-    payers.fold(batch, |batch, payer| batch.provided(Precondition::Live(payer)))
+    let amounts = Amounts::from([(QuotaKind::Networks, Amount::of(1))]);
+    let charge = charge(id.key(), &network, accepted.organization, amounts);
+    let payers = payers(&network);
+    let batch = Batch::of(vec![insert::<Network>(id.0, network, &accepted.spec), charge]);
+    payers.into_iter().fold(batch, |batch, payer| batch.provided(Precondition::Live(payer)))
 }
 
 /// A full replacement of what may change. What was fixed at creation is carried over.
@@ -94,8 +117,7 @@ pub fn update(stored: &Resource<Network>, accepted: &AcceptedUpdate, subject: &s
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ids::RegionId;
-    use crate::model::metadata::Principal;
+    use crate::model::metadata::{ApiVersion, Principal};
     use crate::model::network::Prefix;
     use crate::model::record::Record;
     use uuid::Uuid;
@@ -103,7 +125,7 @@ mod tests {
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;
 
     fn metadata(name: &str) -> AcceptedMetadata {
-        AcceptedMetadata { name: name.to_owned(), description: None, tags: None }
+        AcceptedMetadata { name: name.to_owned(), description: None, tags: None, deletion_protection: None }
     }
 
     fn accepted() -> AcceptedCreate {
@@ -130,14 +152,14 @@ mod tests {
         let accepted = accepted();
         let (organization, project) = (Some(accepted.organization), Some(accepted.project));
         let principal = Principal { organization, project, actor: "alice".to_owned() };
-        Author { subject: "alice".to_owned(), principal, now: NOW }
+        Author { subject: "alice".to_owned(), principal, now: NOW, version: ApiVersion::V2 }
     }
 
     fn created() -> Record {
         let batch = creation(&accepted(), &alice(), ids());
-        match batch.writes.into_iter().nth(1) {
+        match batch.writes.into_iter().nth(2) {
             Some(Write::Insert(record)) => *record,
-            other => panic!("the second write makes the network, not {other:?}"),
+            other => panic!("the third write makes the network, not {other:?}"),
         }
     }
 
@@ -161,7 +183,7 @@ mod tests {
         let principal = Principal { organization: Some(organization), project: Some(project), actor: "bob".to_owned() };
         let batch = creation(
             &accepted(),
-            &Author { subject: "compute".to_owned(), principal: principal.clone(), now: NOW },
+            &Author { subject: "compute".to_owned(), principal: principal.clone(), now: NOW, version: ApiVersion::V2 },
             ids(),
         );
         let payer = batch.writes.iter().find_map(|write| match write {
@@ -169,7 +191,7 @@ mod tests {
             _ => None,
         });
         assert_eq!(payer, Some((organization, Some(project))));
-        let Some(Write::Insert(network)) = batch.writes.get(1) else { panic!("{batch:?}") };
+        let Some(Write::Insert(network)) = batch.writes.get(2) else { panic!("{batch:?}") };
         assert_eq!(network.metadata.principal, principal);
         assert_eq!(network.metadata.placement.organization, Some(accepted().organization));
         let must_live = |key| {

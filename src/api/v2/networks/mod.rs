@@ -4,7 +4,6 @@ pub mod intent;
 pub mod wire;
 
 use async_trait::async_trait;
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -18,7 +17,7 @@ use crate::api::error::{ApiError, ErrorBody};
 use crate::api::extract::{Authenticated, JsonBody, PathElements, QueryElements};
 use crate::api::intent::Author;
 use crate::api::openapi::{BodyErrors, CommonErrors, ContradictionErrors};
-use crate::api::resources::{Asked, Replacement, Surface, listed, shown};
+use crate::api::resources::{Asked, Replacement, Shown, Surface, listed, shown};
 use crate::api::{Shared, reference};
 use crate::identity::acl::{Endpoint, Operation};
 use crate::model::edge::Holder;
@@ -111,7 +110,7 @@ async fn get_network(
     State(api): State<Shared>,
     Authenticated(caller): Authenticated,
     path: PathElements,
-) -> Result<Json<NetworkRead>, ApiError> {
+) -> Result<Shown<NetworkRead>, ApiError> {
     let network: NetworkId = path.id("networkID")?;
     shown(&api, &caller, network.key()).await
 }
@@ -213,7 +212,8 @@ async fn referable(asked: Asked<'_>, network: NetworkId, operation: Operation) -
     let right = (Endpoint::NetworksV2References, operation);
     let record = asked.api.store.get(network.key()).await?.ok_or_else(ApiError::not_found)?;
     let placement = record.metadata.placement;
-    if asked.caller.allows(right.0, right.1, scope_of(&placement)) {
+    let is_shown = record.metadata.api_version == NetworkRead::VERSION;
+    if is_shown && asked.caller.allows(right.0, right.1, scope_of(&placement)) {
         asked.trail.scope(placement);
         return Ok(());
     }

@@ -128,24 +128,37 @@ impl NetworkCreate {
     /// Form before meaning: what cannot be read is 400, what reads but contradicts itself is 422.
     pub fn accept(self) -> Result<AcceptedCreate, ApiError> {
         let spec = self.spec;
-        let accepted = AcceptedCreate {
+        Ok(AcceptedCreate {
             metadata: self.metadata.accept()?,
             organization: body_id(&spec.organization_id, "spec.organizationId must be a UUID")?,
             project: body_id(&spec.project_id, "spec.projectId must be a UUID")?,
             region: body_id(&spec.region_id, "spec.regionId must be a UUID")?,
-            spec: NetworkSpec {
-                prefix: accept_prefix(&spec.prefix, "spec.prefix must be an IPv4 prefix in CIDR notation")?,
-                reservations: spec.reservations.map(accept_reservations).transpose()?,
-                dns_nameservers: accept_nameservers(&spec.dns_nameservers)?,
-                routes: spec.routes.map(accept_routes).transpose()?,
-            },
-        };
-        match accepted.spec.validate() {
-            Ok(()) => Ok(accepted),
-            Err(error @ InvalidNetwork::PrefixTooLong) => Err(ApiError::invalid(error.to_string())),
-            Err(error @ (InvalidNetwork::ReservationTooWide | InvalidNetwork::ProviderReservationTooWide)) => {
-                Err(ApiError::unprocessable(error.to_string()))
-            }
+            spec: accept_spec(
+                &spec.prefix,
+                spec.reservations,
+                WireSpec { dns_nameservers: spec.dns_nameservers, routes: spec.routes },
+            )?,
+        })
+    }
+}
+
+/// What a network is to be, in whatever body it was said.
+pub fn accept_spec(
+    prefix: &str,
+    reservations: Option<WireReservations>,
+    rest: WireSpec,
+) -> Result<NetworkSpec, ApiError> {
+    let spec = NetworkSpec {
+        prefix: accept_prefix(prefix, "spec.prefix must be an IPv4 prefix in CIDR notation")?,
+        reservations: reservations.map(accept_reservations).transpose()?,
+        dns_nameservers: accept_nameservers(&rest.dns_nameservers)?,
+        routes: rest.routes.map(accept_routes).transpose()?,
+    };
+    match spec.validate() {
+        Ok(()) => Ok(spec),
+        Err(error @ InvalidNetwork::PrefixTooLong) => Err(ApiError::invalid(error.to_string())),
+        Err(error @ (InvalidNetwork::ReservationTooWide | InvalidNetwork::ProviderReservationTooWide)) => {
+            Err(ApiError::unprocessable(error.to_string()))
         }
     }
 }
@@ -201,24 +214,36 @@ impl Surface for NetworkRead {
 
     fn of(record: &Record) -> Result<Self, CorruptRecord> {
         let spec = record.open::<Network>()?.spec;
-        let reservations = spec.effective_reservations();
-        let route =
-            |route: &Route| WireRoute { prefix: route.prefix.text().to_owned(), nexthop: route.next_hop.to_string() };
         Ok(Self {
             metadata: ProjectScopedReadMetadata::of(record),
-            spec: WireSpec {
-                dns_nameservers: spec.dns_nameservers.iter().map(ToString::to_string).collect(),
-                routes: spec.routes.as_ref().map(|routes| routes.iter().map(route).collect()),
-            },
             status: WireStatus {
                 region_id: record.metadata.placement.region.map(|id| id.to_string()).unwrap_or_default(),
                 prefix: spec.prefix.text().to_owned(),
-                reservations: WireReservations {
-                    prefix_length: reservations.prefix_length,
-                    provider_reserved_prefix_length: reservations.provider_reserved_prefix_length,
-                },
+                reservations: spec.effective_reservations().into(),
             },
+            spec: WireSpec::of(&spec),
         })
+    }
+}
+
+impl WireSpec {
+    #[must_use]
+    pub fn of(spec: &NetworkSpec) -> Self {
+        let route =
+            |route: &Route| WireRoute { prefix: route.prefix.text().to_owned(), nexthop: route.next_hop.to_string() };
+        Self {
+            dns_nameservers: spec.dns_nameservers.iter().map(ToString::to_string).collect(),
+            routes: spec.routes.as_ref().map(|routes| routes.iter().map(route).collect()),
+        }
+    }
+}
+
+impl From<Reservations> for WireReservations {
+    fn from(reservations: Reservations) -> Self {
+        Self {
+            prefix_length: reservations.prefix_length,
+            provider_reserved_prefix_length: reservations.provider_reserved_prefix_length,
+        }
     }
 }
 

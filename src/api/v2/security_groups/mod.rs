@@ -4,7 +4,6 @@ pub mod intent;
 pub mod wire;
 
 use async_trait::async_trait;
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -18,7 +17,7 @@ use crate::api::error::{ApiError, ErrorBody, Failure};
 use crate::api::extract::{Authenticated, JsonBody, PathElements, QueryElements};
 use crate::api::intent::Author;
 use crate::api::openapi::{BodyErrors, CommonErrors};
-use crate::api::resources::{Asked, Replacement, Surface, listed, shown};
+use crate::api::resources::{Asked, Replacement, Shown, Surface, listed, shown};
 use crate::identity::acl::{Endpoint, Operation};
 use crate::model::ids::{Incarnation, Kind, SecurityGroupId};
 use crate::model::record::Resource;
@@ -88,7 +87,7 @@ async fn create_security_group(
     let author = Author::of(&caller, (place.organization, place.project), api.ambient.now());
     let id = SecurityGroupId(api.ambient.uuid());
     let ids = (id, Incarnation(api.ambient.uuid()));
-    let batch = intent::creation(&accepted, &author, (network, placement), ids);
+    let batch = intent::creation(&accepted, &author, (network.key(), placement), ids);
     let committed = api.store.commit(batch).await.map_err(|error| match error {
         StoreError::Refused(Refusal::Missing(_)) => no_network(),
         other => other.into(),
@@ -107,7 +106,7 @@ async fn get_security_group(
     State(api): State<Shared>,
     Authenticated(caller): Authenticated,
     path: PathElements,
-) -> Result<Json<SecurityGroupRead>, ApiError> {
+) -> Result<Shown<SecurityGroupRead>, ApiError> {
     let group: SecurityGroupId = path.id("securityGroupID")?;
     shown(&api, &caller, group.key()).await
 }

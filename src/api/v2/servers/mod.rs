@@ -6,29 +6,34 @@
 
 pub mod intent;
 pub mod rules;
+pub mod snapshot;
 pub mod verbs;
 pub mod wire;
 
 use async_trait::async_trait;
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use crate::api::access::{child_placement, permitted, readable, scope_of};
+use crate::api::access::{child_placement, permitted, readable, readable_in, scope_of};
 use crate::api::catalogue::{FRESH, JUST_NOW};
 use crate::api::context::Trail;
 use crate::api::error::{ApiError, ErrorBody};
 use crate::api::extract::{Authenticated, JsonBody, PathElements, QueryElements};
 use crate::api::intent::Author;
 use crate::api::openapi::{BodyErrors, CommonErrors, ContradictionErrors};
-use crate::api::resources::{Asked, Replacement, Surface, listed, shown};
+use crate::api::resources::{Asked, Replacement, Shown, Surface, listed, shown};
+use crate::api::v2::images::own_image;
+use crate::api::v2::images::wire::as_offered;
 use crate::api::{Api, Shared};
 use crate::identity::Caller;
 use crate::identity::acl::{Endpoint, Operation};
-use crate::model::ids::{Incarnation, Kind, NetworkId, SecurityGroupId, ServerId, SshCertificateAuthorityId};
+use crate::model::ids::{
+    FlavorId, IdentityId, ImageId, Incarnation, Kind, NetworkId, SecurityGroupId, ServerId, SshCertificateAuthorityId,
+};
+use crate::model::metadata::ApiVersion;
 use crate::model::record::{Place, Resource};
 use crate::model::server::{Server, ServerSpec};
 use crate::model::ssh_certificate_authority::SshCertificateAuthority;
@@ -41,6 +46,7 @@ pub fn routes() -> OpenApiRouter<Shared> {
         .routes(routes!(list_servers, create_server))
         .routes(routes!(get_server, update_server, delete_server))
         .merge(verbs::routes())
+        .merge(snapshot::routes())
 }
 
 /// List servers.
@@ -81,22 +87,13 @@ async fn create_server(
     JsonBody(request): JsonBody<ServerCreate>,
 ) -> Result<Response, ApiError> {
     trail.kind(Kind::Server);
-    let accepted = request.accept()?;
+    let mut accepted = request.accept()?;
     let (spec, network) = (&accepted.spec, accepted.network);
     let owner = readable(&api, &caller, Endpoint::NetworksV2, network.key()).await?;
     let (place, placement) = child_placement(&owner, network)?;
     trail.scope(placement);
     permitted(&caller, ServerRead::ENDPOINT, Operation::Create, scope_of(&placement))?;
-    rules::ssh_access(spec)?;
-    // The key that is added is not known yet; that there will be one is.
-    rules::user_data(spec.user_data.as_ref(), spec.ssh_certificate_authority.map(|_| ""))?;
-    rules::security_groups(spec.networking.as_ref())?;
-    if let Some(authority) = spec.ssh_certificate_authority {
-        let key = trusted_key(&api, &caller, authority, place).await?;
-        rules::user_data(spec.user_data.as_ref(), Some(&key))?;
-    }
-    usable_groups(&api, &caller, &spec.security_groups(), network).await?;
-    offered(&api, place, spec).await?;
+    accepted.spec.own_images = admissible(&api, &caller, place, spec, GroupHome::Network(network)).await?;
     let author = Author::of(&caller, (place.organization, place.project), api.ambient.now());
     let id = ServerId::named(network, &accepted.metadata.name);
     let batch = intent::creation(&accepted, &author, placement, (id, Incarnation(api.ambient.uuid())));
@@ -104,8 +101,29 @@ async fn create_server(
     Asked { api: &api, caller: &caller, trail: &trail }.created::<ServerRead>(&committed, id.key())
 }
 
+/// Everything that must hold of a new server beyond its form. Tells which of its images are the organization's own.
+pub async fn admissible(
+    api: &Api,
+    caller: &Caller,
+    place: Place,
+    spec: &ServerSpec,
+    home: GroupHome,
+) -> Result<Vec<ImageId>, ApiError> {
+    rules::ssh_access(spec)?;
+    // The key that is added is not known yet; that there will be one is.
+    rules::user_data(spec.user_data.as_ref(), spec.ssh_certificate_authority.map(|_| ""))?;
+    rules::security_groups(spec.networking.as_ref(), home.field())?;
+    if let Some(authority) = spec.ssh_certificate_authority {
+        let key = trusted_key(api, caller, authority, place).await?;
+        rules::user_data(spec.user_data.as_ref(), Some(&key))?;
+    }
+    usable_groups(api, caller, &spec.security_groups(), home).await?;
+    let is_own_image = offered(api, place, spec).await?;
+    Ok(is_own_image.then_some(spec.image).into_iter().collect())
+}
+
 /// The public key of an authority that servers of this project may trust.
-async fn trusted_key(
+pub async fn trusted_key(
     api: &Api,
     caller: &Caller,
     authority: SshCertificateAuthorityId,
@@ -119,47 +137,78 @@ async fn trusted_key(
     Ok(record.open::<SshCertificateAuthority>()?.spec.public_key)
 }
 
-/// Groups are part of a network, and hold for its servers alone.
-async fn usable_groups(
+/// What groups are part of: they hold for the servers there, and for no others.
+#[derive(Clone, Copy)]
+pub enum GroupHome {
+    Network(NetworkId),
+    /// As the first version has it.
+    Identity(IdentityId),
+}
+
+impl GroupHome {
+    /// Where requests name the groups.
+    const fn field(self) -> &'static str {
+        match self {
+            Self::Network(_) => "spec.networking.securityGroups",
+            Self::Identity(_) => "spec.securityGroups",
+        }
+    }
+}
+
+pub async fn usable_groups(
     api: &Api,
     caller: &Caller,
     groups: &[SecurityGroupId],
-    network: NetworkId,
+    home: GroupHome,
 ) -> Result<(), ApiError> {
+    let (endpoint, noun) = match home {
+        GroupHome::Network(_) => ((Endpoint::SecurityGroupsV2, ApiVersion::V2), "network"),
+        GroupHome::Identity(_) => ((Endpoint::SecurityGroupsV1, ApiVersion::V1), "identity"),
+    };
     for group in groups {
-        let record = readable(api, caller, Endpoint::SecurityGroupsV2, group.key()).await?;
-        if record.metadata.placement.network != Some(network) {
-            return Err(ApiError::unprocessable("spec.networking.securityGroups must be of the server's network"));
+        let placement = readable_in(api, caller, endpoint, group.key()).await?.metadata.placement;
+        let is_there = match home {
+            GroupHome::Network(network) => placement.network == Some(network),
+            GroupHome::Identity(identity) => placement.identity == Some(identity),
+        };
+        if !is_there {
+            return Err(ApiError::unprocessable(format!("{} must be of the server's {noun}", home.field())));
         }
     }
     Ok(())
 }
 
-/// Does the region offer the image and the flavor, and do they go together?
-async fn offered(api: &Api, place: Place, spec: &ServerSpec) -> Result<(), ApiError> {
-    let image = bootable(api, place, spec).await?;
-    let flavor = find_flavor(api, place, spec).await?;
+/// Does the region offer the image and the flavor, and do they go together? Tells whether the image is the
+/// organization's own.
+async fn offered(api: &Api, place: Place, spec: &ServerSpec) -> Result<bool, ApiError> {
+    let (image, is_own) = bootable(api, place, spec.image).await?;
+    let flavor = find_flavor(api, place, spec.flavor).await?;
     let flavor =
         flavor.ok_or_else(|| ApiError::unprocessable("spec.flavorId names a flavor that is no longer offered"))?;
     rules::fit(&flavor, &image)?;
-    rules::pinning(&flavor, spec)
+    rules::pinning(&flavor, spec)?;
+    Ok(is_own)
 }
 
-/// The image. What the last list lacks, or shows as not ready, may have come in the meantime.
-async fn bootable(api: &Api, place: Place, spec: &ServerSpec) -> Result<Image, ApiError> {
+/// The image, and whether it is the organization's own. What the last list lacks, or shows as not ready, may have come in
+/// the meantime.
+pub async fn bootable(api: &Api, place: Place, id: ImageId) -> Result<(Image, bool), ApiError> {
+    if let Some(own) = own_image(api, place, id).await? {
+        return Ok((rules::image(&[as_offered(&own)], id, place.organization)?.clone(), true));
+    }
     let known = api.catalogue.images(place.region, FRESH).await?;
-    if let Ok(image) = rules::image(&known, spec.image, place.organization) {
-        return Ok(image.clone());
+    if let Ok(image) = rules::image(&known, id, place.organization) {
+        return Ok((image.clone(), false));
     }
     let known = api.catalogue.images(place.region, JUST_NOW).await?;
-    rules::image(&known, spec.image, place.organization).cloned()
+    Ok((rules::image(&known, id, place.organization)?.clone(), false))
 }
 
 /// The flavor, if the region offers it.
-async fn find_flavor(api: &Api, place: Place, spec: &ServerSpec) -> Result<Option<Flavor>, ApiError> {
+pub async fn find_flavor(api: &Api, place: Place, id: FlavorId) -> Result<Option<Flavor>, ApiError> {
     for age_max in [FRESH, JUST_NOW] {
         let known = api.catalogue.flavors(place.region, age_max).await?;
-        if let Some(flavor) = known.iter().find(|flavor| flavor.id == spec.flavor) {
+        if let Some(flavor) = known.iter().find(|flavor| flavor.id == id) {
             return Ok(Some(flavor.clone()));
         }
     }
@@ -177,7 +226,7 @@ async fn get_server(
     State(api): State<Shared>,
     Authenticated(caller): Authenticated,
     path: PathElements,
-) -> Result<Json<ServerRead>, ApiError> {
+) -> Result<Shown<ServerRead>, ApiError> {
     let server: ServerId = path.id("serverID")?;
     shown(&api, &caller, server.key()).await
 }
@@ -207,39 +256,54 @@ impl Replacement for AcceptedUpdate {
     type Surface = ServerRead;
 
     async fn batch(&self, asked: Asked<'_>, stored: &Resource<Server>) -> Result<Batch, ApiError> {
-        let (api, caller) = (asked.api, asked.caller);
-        if self.metadata.name != stored.metadata.name {
-            return Err(ApiError::unprocessable("metadata.name of a server cannot be changed"));
-        }
-        if self.flavor != stored.spec.flavor {
-            return Err(ApiError::unprocessable("spec.flavorId of a server cannot be changed"));
-        }
-        let place = stored.place()?;
-        if self.networking != stored.spec.networking {
-            rules::security_groups(self.networking.as_ref())?;
-        }
-        let spec = intent::updated_spec(&stored.spec, self);
-        let before = stored.spec.security_groups();
-        let added = spec.security_groups().into_iter().filter(|group| !before.contains(group)).collect::<Vec<_>>();
-        usable_groups(api, caller, &added, stored.network()?).await?;
-        if self.image != stored.spec.image {
-            let image = bootable(api, place, &spec).await?;
-            // A flavor that is no longer offered goes on serving those who have it.
-            if let Some(flavor) = find_flavor(api, place, &spec).await? {
-                rules::fit(&flavor, &image)?;
-            }
-        }
-        if self.user_data != stored.spec.user_data {
-            let key = match spec.ssh_certificate_authority {
-                Some(authority) => api.store.get(authority.key()).await?,
-                None => None,
-            };
-            let key = key.map(|record| record.open::<SshCertificateAuthority>()).transpose()?;
-            let key = key.map(|authority| authority.spec.public_key);
-            rules::user_data(self.user_data.as_ref(), key.as_deref())?;
-        }
-        Ok(intent::update(stored, self, &caller.subject, api.ambient.now()))
+        replacement(asked, stored, self, GroupHome::Network(stored.network()?)).await
     }
+}
+
+/// What a full replacement means, checked as far as it changes something.
+pub async fn replacement(
+    asked: Asked<'_>,
+    stored: &Resource<Server>,
+    accepted: &AcceptedUpdate,
+    home: GroupHome,
+) -> Result<Batch, ApiError> {
+    let (api, caller) = (asked.api, asked.caller);
+    if stored.spec.governed.is_some() {
+        // Its instance would set it right again, and what a change of the image destroys would be destroyed twice.
+        return Err(ApiError::unprocessable("the server works for an instance: change that"));
+    }
+    if accepted.metadata.name != stored.metadata.name {
+        return Err(ApiError::unprocessable("metadata.name of a server cannot be changed"));
+    }
+    if accepted.flavor != stored.spec.flavor {
+        return Err(ApiError::unprocessable("spec.flavorId of a server cannot be changed"));
+    }
+    let place = stored.place()?;
+    if accepted.networking != stored.spec.networking {
+        rules::security_groups(accepted.networking.as_ref(), home.field())?;
+    }
+    let is_other = accepted.image != stored.spec.image;
+    let image = if is_other { Some(bootable(api, place, accepted.image).await?) } else { None };
+    let spec = intent::updated_spec(stored, accepted, image.as_ref().is_some_and(|(_, is_own)| *is_own));
+    let before = stored.spec.security_groups();
+    let added = spec.security_groups().into_iter().filter(|group| !before.contains(group)).collect::<Vec<_>>();
+    usable_groups(api, caller, &added, home).await?;
+    if let Some((image, _)) = image {
+        // A flavor that is no longer offered goes on serving those who have it.
+        if let Some(flavor) = find_flavor(api, place, spec.flavor).await? {
+            rules::fit(&flavor, &image)?;
+        }
+    }
+    if accepted.user_data != stored.spec.user_data {
+        let key = match spec.ssh_certificate_authority {
+            Some(authority) => api.store.get(authority.key()).await?,
+            None => None,
+        };
+        let key = key.map(|record| record.open::<SshCertificateAuthority>()).transpose()?;
+        let key = key.map(|authority| authority.spec.public_key);
+        rules::user_data(accepted.user_data.as_ref(), key.as_deref())?;
+    }
+    Ok(intent::update(stored, (accepted, &spec), &caller.subject, api.ambient.now()))
 }
 
 /// Delete server.

@@ -36,11 +36,11 @@ pub fn user_data(data: Option<&UserData>, ca_public_key: Option<&str>) -> Result
 }
 
 /// Naming one group twice says nothing, and is a mistake (B44).
-pub fn security_groups(networking: Option<&Networking>) -> Result<(), ApiError> {
+pub fn security_groups(networking: Option<&Networking>, field: &str) -> Result<(), ApiError> {
     let groups = networking.and_then(|networking| networking.security_groups.as_deref()).unwrap_or_default();
     let is_repeated = |number: usize| groups[..number].contains(&groups[number]);
     if (0..groups.len()).any(is_repeated) {
-        return Err(ApiError::unprocessable("spec.networking.securityGroups must be different"));
+        return Err(ApiError::unprocessable(format!("{field} must be different")));
     }
     Ok(())
 }
@@ -142,6 +142,8 @@ mod tests {
             ssh_certificate_authority: authority.then_some(SshCertificateAuthorityId(Uuid::from_u128(3))),
             ssh_injection,
             infrastructure: pinned.then(|| "host-1".to_owned()),
+            own_images: Vec::new(),
+            governed: None,
         }
     }
 
@@ -204,9 +206,9 @@ mod tests {
     fn b44_one_group_named_twice_is_refused() {
         let groups = |numbers: &[u128]| {
             let groups = numbers.iter().map(|number| SecurityGroupId(Uuid::from_u128(*number))).collect();
-            security_groups(Some(&Networking { security_groups: Some(groups), ..Networking::default() }))
+            security_groups(Some(&Networking { security_groups: Some(groups), ..Networking::default() }), "groups")
         };
-        assert!(groups(&[1, 2, 3]).is_ok() && security_groups(None).is_ok());
+        assert!(groups(&[1, 2, 3]).is_ok() && security_groups(None, "groups").is_ok());
         assert_eq!(groups(&[1, 2, 1]).expect_err("repeated").failure, Failure::Unprocessable);
     }
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::http::StatusCode;
+use axum::response::Response;
 use jiff::Timestamp;
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -26,7 +26,7 @@ use crate::api::error::{ApiError, ErrorBody};
 use crate::api::extract::{Authenticated, PathElements, QueryElements};
 use crate::api::intent::Author;
 use crate::api::openapi::CommonErrors;
-use crate::api::resources::Asked;
+use crate::api::resources::{Asked, Surface, secret};
 use crate::api::{Api, Shared};
 use crate::identity::acl::{Endpoint, Operation};
 use crate::model::identity::Identity;
@@ -74,7 +74,8 @@ async fn start_server(
     trail: Trail,
     path: PathElements,
 ) -> Result<StatusCode, ApiError> {
-    powered(Asked { api: &api, caller: &caller, trail: &trail }, &path, Verb::Start).await
+    let server: ServerId = path.id("serverID")?;
+    powered::<ServerRead>(Asked { api: &api, caller: &caller, trail: &trail }, server.key(), Verb::Start).await
 }
 
 /// Stop server.
@@ -90,7 +91,8 @@ async fn stop_server(
     trail: Trail,
     path: PathElements,
 ) -> Result<StatusCode, ApiError> {
-    powered(Asked { api: &api, caller: &caller, trail: &trail }, &path, Verb::Stop).await
+    let server: ServerId = path.id("serverID")?;
+    powered::<ServerRead>(Asked { api: &api, caller: &caller, trail: &trail }, server.key(), Verb::Stop).await
 }
 
 /// Reboot server, asking its guest.
@@ -106,7 +108,8 @@ async fn soft_reboot_server(
     trail: Trail,
     path: PathElements,
 ) -> Result<StatusCode, ApiError> {
-    powered(Asked { api: &api, caller: &caller, trail: &trail }, &path, Verb::SoftReboot).await
+    let server: ServerId = path.id("serverID")?;
+    powered::<ServerRead>(Asked { api: &api, caller: &caller, trail: &trail }, server.key(), Verb::SoftReboot).await
 }
 
 /// Reboot server, without asking its guest.
@@ -122,16 +125,22 @@ async fn hard_reboot_server(
     trail: Trail,
     path: PathElements,
 ) -> Result<StatusCode, ApiError> {
-    powered(Asked { api: &api, caller: &caller, trail: &trail }, &path, Verb::HardReboot).await
+    let server: ServerId = path.id("serverID")?;
+    powered::<ServerRead>(Asked { api: &api, caller: &caller, trail: &trail }, server.key(), Verb::HardReboot).await
 }
 
-async fn powered(asked: Asked<'_>, path: &PathElements, verb: Verb) -> Result<StatusCode, ApiError> {
-    let server: ServerId = path.id("serverID")?;
-    asked.trail.resource(server.key());
+/// Whichever version of the surface the server is shown on.
+pub async fn powered<R: Surface>(asked: Asked<'_>, server: Key, verb: Verb) -> Result<StatusCode, ApiError> {
+    asked.trail.resource(server);
     asked.trail.operation(word(verb));
-    let record = asked.resolved::<ServerRead>(server.key(), (Endpoint::Servers, Operation::Update)).await?;
+    let record = asked.resolved::<R>(server, (Endpoint::Servers, Operation::Update)).await?;
+    power(asked, &record.open()?, verb).await
+}
+
+/// Switches a server that the caller has been found to have power over.
+pub async fn power(asked: Asked<'_>, server: &Resource<Server>, verb: Verb) -> Result<StatusCode, ApiError> {
     let expires = asked.api.ambient.now() + POWER_EXPIRY;
-    match performed(asked, &record.open()?, verb, expires).await? {
+    match performed(asked, server, verb, expires).await? {
         // What is still open is on record, and will be done.
         None | Some(OperationDetail::Succeeded { .. }) => Ok(StatusCode::ACCEPTED),
         Some(ended) => Err(unsuccessful(&ended, verb)),
@@ -140,7 +149,7 @@ async fn powered(asked: Asked<'_>, path: &PathElements, verb: Verb) -> Result<St
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = consoleSession)]
-struct ConsoleSession {
+pub struct ConsoleSession {
     url: String,
 }
 
@@ -158,24 +167,28 @@ async fn create_console_session(
     path: PathElements,
 ) -> Result<Response, ApiError> {
     let server: ServerId = path.id("serverID")?;
-    trail.resource(server.key());
-    trail.hands_out(word(Verb::ConsoleSession));
-    let asked = Asked { api: &api, caller: &caller, trail: &trail };
-    let record = asked.resolved::<ServerRead>(server.key(), (Endpoint::ServerSecrets, Operation::Read)).await?;
+    console_session::<ServerRead>(Asked { api: &api, caller: &caller, trail: &trail }, server.key()).await
+}
+
+pub async fn console_session<R: Surface>(asked: Asked<'_>, server: Key) -> Result<Response, ApiError> {
+    asked.trail.resource(server);
+    asked.trail.hands_out(word(Verb::ConsoleSession));
+    let record = asked.resolved::<R>(server, (Endpoint::ServerSecrets, Operation::Read)).await?;
+    session(asked, &record.open()?).await
+}
+
+/// Opens a console session on a server that the caller has been found to be let into.
+pub async fn session(asked: Asked<'_>, server: &Resource<Server>) -> Result<Response, ApiError> {
+    let api = asked.api;
     let expires = api.ambient.now() + PATIENCE;
-    match performed(asked, &record.open()?, Verb::ConsoleSession, expires).await? {
+    match performed(asked, server, Verb::ConsoleSession, expires).await? {
         Some(OperationDetail::Succeeded { result: Some(sealed) }) => {
             let url = api.secrets.open(&sealed).map_err(|error| ApiError::internal(&error))?;
-            Ok(secret(ConsoleSession { url }))
+            Ok(secret(StatusCode::OK, ConsoleSession { url }))
         }
         None => Err(ApiError::unavailable()),
         Some(ended) => Err(unsuccessful(&ended, Verb::ConsoleSession)),
     }
-}
-
-/// An answer that nobody on its way may keep.
-fn secret<T: Serialize>(body: T) -> Response {
-    ([(header::CACHE_CONTROL, "no-store")], Json(body)).into_response()
 }
 
 /// Writes the verb down and waits for its end; `None` when it is still open after that.
@@ -207,13 +220,12 @@ async fn open_operations(api: &Api, server: Key) -> Result<usize, ApiError> {
     Ok(operations.iter().filter(|operation| is_open(operation.detail.read())).count())
 }
 
-const fn word(verb: Verb) -> &'static str {
+pub const fn word(verb: Verb) -> &'static str {
     match verb {
         Verb::Start => "start",
         Verb::Stop => "stop",
         Verb::SoftReboot => "softreboot",
         Verb::HardReboot => "hardreboot",
-        Verb::Snapshot => "snapshot",
         Verb::ConsoleSession => "consolesession",
     }
 }
@@ -224,7 +236,6 @@ fn unsuccessful(ended: &OperationDetail, verb: Verb) -> ApiError {
         Verb::Start => "started",
         Verb::Stop => "stopped",
         Verb::SoftReboot | Verb::HardReboot => "rebooted",
-        Verb::Snapshot => "saved as an image",
         Verb::ConsoleSession => "watched",
     };
     match ended {
@@ -241,7 +252,7 @@ fn unsuccessful(ended: &OperationDetail, verb: Verb) -> ApiError {
 
 #[derive(Serialize, ToSchema)]
 #[schema(as = consoleOutput)]
-struct ConsoleOutput {
+pub struct ConsoleOutput {
     contents: String,
 }
 
@@ -263,26 +274,43 @@ async fn get_console_output(
     query: QueryElements,
 ) -> Result<Json<ConsoleOutput>, ApiError> {
     let server: ServerId = path.id("serverID")?;
+    console_output::<ServerRead>(Asked { api: &api, caller: &caller, trail: &trail }, server.key(), &query).await
+}
+
+pub async fn console_output<R: Surface>(
+    asked: Asked<'_>,
+    server: Key,
+    query: &QueryElements,
+) -> Result<Json<ConsoleOutput>, ApiError> {
+    let lines = lines(query)?;
+    let record = asked.resolved::<R>(server, (Endpoint::Servers, Operation::Read)).await?;
+    output(asked.api, &record.open()?, lines).await
+}
+
+/// How many lines are asked for.
+pub fn lines(query: &QueryElements) -> Result<Option<u32>, ApiError> {
     query.only(&["length"])?;
     let lines = query.value::<u32>("length")?;
     if lines.is_some_and(|lines| !(1..=CONSOLE_LINES_MAX).contains(&lines)) {
         return Err(ApiError::invalid("invalid path/query element: length must be 1 to 10000"));
     }
-    let asked = Asked { api: &api, caller: &caller, trail: &trail };
-    let record = asked.resolved::<ServerRead>(server.key(), (Endpoint::Servers, Operation::Read)).await?;
-    let server = record.open::<Server>()?;
+    Ok(lines)
+}
+
+/// What the console of a server showed, for whoever has been found to be allowed to see it.
+pub async fn output(api: &Api, server: &Resource<Server>, lines: Option<u32>) -> Result<Json<ConsoleOutput>, ApiError> {
     if server.detail.server.is_none() {
         return Err(ApiError::not_found());
     }
     let region = server.place()?.region;
-    let contents = api.catalogue.console_output(region, &ServerRequest::of(&server, None)?, lines).await?;
+    let contents = api.catalogue.console_output(region, &ServerRequest::of(server, None)?, lines).await?;
     Ok(Json(ConsoleOutput { contents }))
 }
 
 #[derive(Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = sshKey)]
-struct SshKey {
+pub struct SshKey {
     private_key: String,
 }
 
@@ -304,7 +332,11 @@ async fn get_ssh_key(
     trail.hands_out("sshkey");
     let asked = Asked { api: &api, caller: &caller, trail: &trail };
     let record = asked.resolved::<ServerRead>(server.key(), (Endpoint::ServerSecrets, Operation::Read)).await?;
-    let server = record.open::<Server>()?;
+    ssh_key(&api, &record.open()?).await
+}
+
+/// The key of a server, for whoever has been found to be let into it.
+pub async fn ssh_key(api: &Api, server: &Resource<Server>) -> Result<Response, ApiError> {
     if server.spec.resolved_ssh_injection() != SshInjection::IdentityKeypair {
         return Err(ApiError::not_found());
     }
@@ -313,5 +345,5 @@ async fn get_ssh_key(
     // Until the principal is made there is no key, and so no server that takes it.
     let key_pair = principal.open::<Identity>()?.detail.key_pair.ok_or_else(ApiError::not_found)?;
     let private_key = api.secrets.open(&key_pair.private_key).map_err(|error| ApiError::internal(&error))?;
-    Ok(secret(SshKey { private_key }))
+    Ok(secret(StatusCode::OK, SshKey { private_key }))
 }

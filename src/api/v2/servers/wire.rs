@@ -10,7 +10,7 @@ use crate::api::resources::Surface;
 use crate::api::wire::{AcceptedMetadata, ProjectScopedReadMetadata, WriteMetadata, accept_prefix, body_id};
 use crate::identity::acl::Endpoint;
 use crate::model::cloud_init::{InvalidUserData, USER_DATA_LEN_MAX};
-use crate::model::ids::{FlavorId, ImageId, NetworkId, SecurityGroupId, SshCertificateAuthorityId};
+use crate::model::ids::{FlavorId, ImageId, Key, NetworkId, SecurityGroupId, SshCertificateAuthorityId};
 use crate::model::network::Prefix;
 use crate::model::projection::{RegionPowerState, region_power_state, server_provisioning_status};
 use crate::model::record::{CorruptRecord, Record};
@@ -25,7 +25,7 @@ pub const ALLOWED_SOURCES_MAX: usize = 256;
 /// As long as a DNS name, which is the longest that hosts are called.
 pub const INFRASTRUCTURE_LEN_MAX: usize = 253;
 
-#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = serverV2Networking)]
 pub struct WireNetworking {
@@ -166,6 +166,9 @@ impl ServerCreate {
             ssh_certificate_authority: spec.ssh_certificate_authority_id.as_deref().map(authority).transpose()?,
             ssh_injection: spec.ssh_injection,
             infrastructure: spec.infrastructure_ref,
+            // Which of them have a record is found out when they are looked for.
+            own_images: Vec::new(),
+            governed: None,
         };
         Ok(AcceptedCreate { metadata: again.metadata, network, spec })
     }
@@ -189,11 +192,12 @@ fn is_infrastructure(host: &str) -> bool {
     (1..=INFRASTRUCTURE_LEN_MAX).contains(&host.len()) && host.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-fn accept_networking(wire: &WireNetworking) -> Result<Networking, ApiError> {
+pub fn accept_networking(wire: &WireNetworking) -> Result<Networking, ApiError> {
     Ok(Networking {
         security_groups: wire.security_groups.as_deref().map(accept_groups).transpose()?,
         public_ip: wire.public_ip,
         allowed_source_addresses: wire.allowed_source_addresses.as_deref().map(accept_sources).transpose()?,
+        allowed_address_pairs: None,
     })
 }
 
@@ -212,7 +216,7 @@ fn accept_sources(texts: &[String]) -> Result<Vec<Prefix>, ApiError> {
     texts.iter().map(|text| accept_prefix(text, rule)).collect()
 }
 
-fn accept_user_data(text: String) -> Result<UserData, ApiError> {
+pub fn accept_user_data(text: String) -> Result<UserData, ApiError> {
     if text.len() > USER_DATA_LEN_MAX {
         return Err(ApiError::unprocessable(format!("spec.{}", InvalidUserData::TooLong)));
     }
@@ -220,21 +224,27 @@ fn accept_user_data(text: String) -> Result<UserData, ApiError> {
     Ok(UserData(text))
 }
 
-impl WireSpec {
-    fn of(spec: ServerSpec) -> Self {
-        let networking = |networking: Networking| WireNetworking {
+impl WireNetworking {
+    #[must_use]
+    pub fn of(networking: Networking) -> Self {
+        let sources = networking.allowed_source_addresses;
+        Self {
             security_groups: networking
                 .security_groups
                 .map(|groups| groups.iter().map(SecurityGroupId::to_string).collect()),
             public_ip: networking.public_ip,
-            allowed_source_addresses: networking
-                .allowed_source_addresses
+            allowed_source_addresses: sources
                 .map(|sources| sources.iter().map(|source| source.text().to_owned()).collect()),
-        };
+        }
+    }
+}
+
+impl WireSpec {
+    fn of(spec: ServerSpec) -> Self {
         Self {
             flavor_id: spec.flavor.to_string(),
             image_id: spec.image.to_string(),
-            networking: spec.networking.map(networking),
+            networking: spec.networking.map(WireNetworking::of),
             user_data: spec.user_data.map(|data| data.0),
         }
     }
@@ -267,5 +277,10 @@ impl Surface for ServerRead {
             },
             spec: WireSpec::of(spec),
         })
+    }
+
+    /// The instance that it works for: whoever wants it gone deletes that.
+    fn held_by(record: &Record) -> Result<Option<Key>, CorruptRecord> {
+        Ok(record.open::<Server>()?.spec.governed.map(|governed| governed.instance.key()))
     }
 }

@@ -3,7 +3,6 @@
 
 pub mod wire;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
@@ -17,7 +16,7 @@ use crate::api::error::{ApiError, ErrorBody, Failure};
 use crate::api::extract::{Authenticated, JsonBody, PathElements, QueryElements};
 use crate::api::intent::{Author, insert};
 use crate::api::openapi::{BodyErrors, CommonErrors, ContradictionErrors};
-use crate::api::resources::{Asked, Surface, listed, shown};
+use crate::api::resources::{Asked, Shown, Surface, listed, shown};
 use crate::identity::acl::Operation;
 use crate::model::ids::{Incarnation, Kind, SshCertificateAuthorityId};
 use crate::model::metadata::{Metadata, Placement};
@@ -112,7 +111,7 @@ async fn get_authority(
     State(api): State<Shared>,
     Authenticated(caller): Authenticated,
     path: PathElements,
-) -> Result<Json<SshCertificateAuthorityRead>, ApiError> {
+) -> Result<Shown<SshCertificateAuthorityRead>, ApiError> {
     let authority: SshCertificateAuthorityId = path.id("sshCertificateAuthorityID")?;
     shown(&api, &caller, authority.key()).await
 }

@@ -11,9 +11,11 @@ use serde::{Deserialize, Serialize};
 use super::super::call::CloudError;
 use super::super::objects::{Body, CloudObject, ExternalNetworkEntry, NewObject, ObjectId, ObjectState, SubnetRoute};
 use super::rules::World;
-use crate::model::ids::ImageId;
+use crate::model::ids::{FlavorId, ImageId};
+use crate::model::load_balancer_topology::BalancerChange;
 use crate::model::security_group::EffectiveRule;
 use crate::model::server::PowerState;
+use crate::providers::image_schema::ImageEntry;
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "kebab-case", rename_all_fields = "camelCase")]
@@ -55,6 +57,10 @@ pub enum BackdoorChange {
         server: ObjectId,
         image: ImageId,
     },
+    SetFlavor {
+        server: ObjectId,
+        flavor: FlavorId,
+    },
     SetPortGroups {
         port: ObjectId,
         security_groups: BTreeSet<ObjectId>,
@@ -63,8 +69,21 @@ pub enum BackdoorChange {
         group: ObjectId,
         rule: EffectiveRule,
     },
+    /// Pulls a volume from whoever has it.
+    DropAttachment {
+        volume: ObjectId,
+    },
+    /// Changes a part of a load balancer, which is not busy with it.
+    Configure {
+        balancer: ObjectId,
+        configured: BalancerChange,
+    },
     SetExternalNetworks {
         networks: Vec<ExternalNetworkEntry>,
+    },
+    /// Puts an image into the catalogue, with whatever properties.
+    OfferImage {
+        image: ImageEntry,
     },
     /// Lets what is stuck go on: one object, or all.
     Release {
@@ -110,6 +129,11 @@ impl World {
                     server.image = *image;
                 }
             })?,
+            BackdoorChange::SetFlavor { server, flavor } => self.alter(now, server, |object| {
+                if let Body::Server(server) = &mut object.body {
+                    server.flavor = *flavor;
+                }
+            })?,
             BackdoorChange::SetPortGroups { port, security_groups } => self.alter(now, port, |object| {
                 if let Body::Port { options, .. } = &mut object.body {
                     options.security_groups.clone_from(security_groups);
@@ -118,7 +142,10 @@ impl World {
             BackdoorChange::DropRule { group, rule } => {
                 self.remove_rule(now, group, rule)?;
             }
+            BackdoorChange::DropAttachment { volume } => self.alter(now, volume, super::volumes::bereave)?,
+            BackdoorChange::Configure { balancer, configured } => self.reconfigure(now, balancer, configured)?,
             BackdoorChange::SetExternalNetworks { networks } => self.external_networks.clone_from(networks),
+            BackdoorChange::OfferImage { image } => self.offered_images.push(image.clone()),
             BackdoorChange::Release { id } => {
                 for waiting in self.table.waiting() {
                     if id.as_ref().is_none_or(|id| *id == waiting) {

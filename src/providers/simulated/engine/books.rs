@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::super::call::{CallRequest, CloudError};
 use super::super::catalogue;
@@ -14,17 +15,14 @@ use super::super::objects::{CloudObject, ExternalNetworkEntry, Marks, ObjectId, 
 use super::rules::World;
 use super::table::Count;
 use crate::model::ids::OrganizationId;
-use crate::providers::types::{Flavor, Image};
+use crate::providers::image_schema::ImageEntry;
+use crate::providers::types::{Flavor, VolumeClass};
 
 /// How many calls the log remembers: a long simulated history whole, in some tens of megabytes.
 pub const CALL_LOG_MAX: usize = 100_000;
 
 /// How many calls one reading of the log returns.
 pub const CALL_LOG_PAGE_MAX: usize = 1000;
-
-/// A kind that the cloud does not have yet: there can be no value of it.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum NotYet {}
 
 /// Everything that exists now.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,8 +42,15 @@ pub struct Inventory {
     pub servers: Vec<CloudObject>,
     pub ports: Vec<CloudObject>,
     pub floating_ips: Vec<CloudObject>,
-    pub load_balancers: Vec<NotYet>,
-    pub volumes: Vec<NotYet>,
+    /// Those that were made; what the cloud comes with is in the catalogue.
+    #[serde(default)]
+    pub images: Vec<CloudObject>,
+    pub load_balancers: Vec<CloudObject>,
+    pub volumes: Vec<CloudObject>,
+    #[serde(default)]
+    pub shares: Vec<CloudObject>,
+    #[serde(default)]
+    pub share_attachments: Vec<CloudObject>,
     pub catalogue: Catalogue,
 }
 
@@ -57,7 +62,9 @@ pub struct Catalogue {
     #[serde(default)]
     pub flavors: Vec<Flavor>,
     #[serde(default)]
-    pub images: Vec<Image>,
+    pub images: Vec<ImageEntry>,
+    #[serde(default)]
+    pub volume_classes: Vec<VolumeClass>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,12 +94,17 @@ impl Inventory {
             servers: all(ObjectKind::Server),
             ports: all(ObjectKind::Port),
             floating_ips: all(ObjectKind::FloatingIp),
+            images: all(ObjectKind::Image),
+            volumes: all(ObjectKind::Volume),
+            load_balancers: all(ObjectKind::LoadBalancer),
+            shares: all(ObjectKind::Share),
+            share_attachments: all(ObjectKind::ShareAttachment),
             catalogue: Catalogue {
                 external_networks: world.external_networks.clone(),
                 flavors: catalogue::flavors().to_vec(),
-                images: catalogue::images().to_vec(),
+                images: world.public_images(),
+                volume_classes: catalogue::volume_classes().to_vec(),
             },
-            ..Self::default()
         }
     }
 
@@ -131,6 +143,9 @@ pub struct LoggedCall {
     pub time: Timestamp,
     pub operation: String,
     pub object: String,
+    /// Our id, with which the object that the call names was marked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub marked: Option<Uuid>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<OrganizationId>,
     pub caller: String,
@@ -164,6 +179,7 @@ impl CallLog {
         &mut self,
         now: Timestamp,
         request: &CallRequest,
+        marked: Option<Uuid>,
         error: Option<&CloudError>,
         applied: bool,
     ) -> &LoggedCall {
@@ -177,6 +193,7 @@ impl CallLog {
             time: now,
             operation: request.call.operation().to_owned(),
             object: request.call.subject(),
+            marked,
             tenant: request.tenant,
             caller: request.caller.name.clone(),
             epoch: request.caller.epoch,

@@ -98,10 +98,15 @@ pub enum Effect {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         for_ms: Option<u64>,
     },
-    /// A server is accepted and goes to its error state instead of booting.
+    /// A server or a load balancer is accepted and goes to its error state instead of starting; a volume, instead of
+    /// becoming usable.
     FailedBoot,
+    /// An image is accepted and goes to its error state instead of becoming ready.
+    FailedImport,
     /// A rebuild is accepted and ends in the error state.
     FailedRebuild,
+    /// A resize is accepted and ends in the error state.
+    FailedResize,
     /// A delete is accepted and stays `deleting`, for a while or until it is released.
     StuckDelete {
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -115,9 +120,14 @@ impl Effect {
         match self {
             Self::PartialCreate { .. } | Self::StuckCreate { .. } => matches!(call, Call::Create { .. }),
             Self::FailedBoot => {
-                matches!(call, Call::Create { object } if object.body.kind() == ObjectKind::Server)
+                let starts = [ObjectKind::Server, ObjectKind::LoadBalancer, ObjectKind::Volume, ObjectKind::Share];
+                matches!(call, Call::Create { object } if starts.contains(&object.body.kind()))
+            }
+            Self::FailedImport => {
+                matches!(call, Call::Create { object } if object.body.kind() == ObjectKind::Image)
             }
             Self::FailedRebuild => matches!(call, Call::Act { action: ServerAction::Rebuild { .. }, .. }),
+            Self::FailedResize => matches!(call, Call::Act { action: ServerAction::Resize { .. }, .. }),
             Self::StuckDelete { .. } => matches!(call, Call::Delete { .. }),
             Self::Stale { .. } => matches!(call, Call::Find { .. } | Call::List { .. }),
             Self::LostAnswer { .. } => call.is_mutating(),

@@ -7,30 +7,43 @@
 //!
 //! A call is admitted and performed in two steps because a slow call must act on what is there when it acts, not
 //! when it came. Waiting is left to the face, which has the runtime's clock. [`rules`] is the cloud in good health and
-//! [`servers`] the life of a machine in it, [`faults`] what goes wrong on order, [`backdoor`] what happens without a call, [`books`] what can be compared.
+//! [`servers`], [`balancers`] and [`volumes`] the lives of machines, load balancers and volumes in it, [`images`] what
+//! machines boot from, [`faults`] what goes wrong on order, [`backdoor`] what happens without a call, [`books`] what can
+//! be compared.
 
 pub mod backdoor;
+mod balancers;
 pub mod books;
 pub mod faults;
+mod images;
+#[cfg(test)]
+mod resize_tests;
 mod rules;
 #[cfg(test)]
 mod server_tests;
 mod servers;
 pub mod settings;
+mod shares;
 mod table;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod volume_tests;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use serde::{Deserialize, Serialize};
+use uuid::Uuid;
 
 use super::call::{Answer, Call, CallRequest, Caller, CloudError, ServerAction};
 use super::objects::{
     Becomes, Body, CloudObject, ExternalNetworkEntry, NewObject, ObjectId, ObjectState, Pending, PortOptions,
 };
+use crate::model::load_balancer_topology::Topology;
+use crate::providers::image_schema::ImageEntry;
 use backdoor::BackdoorChange;
 use books::{CallLog, Counters, Creation, Creations, Inventory, LoggedCall};
 use faults::{Effect, Fate, Fault, FaultBook, PartialForm};
@@ -78,6 +91,8 @@ pub struct JournalLine {
 pub struct Remainder {
     epochs: BTreeMap<String, u64>,
     external_networks: Vec<ExternalNetworkEntry>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    offered_images: Vec<ImageEntry>,
     counters: Counters,
     random_state: u64,
 }
@@ -112,6 +127,7 @@ impl SimulatedCloud {
             world: World {
                 table: Table::new(),
                 external_networks: default_external_networks(),
+                offered_images: Vec::new(),
                 random: fastrand::Rng::with_seed(seed),
                 settings: EngineSettings::default(),
             },
@@ -135,19 +151,24 @@ impl SimulatedCloud {
 
     /// Draws what will happen to a call that has come in.
     pub fn admit(&mut self, request: &CallRequest) -> Fate {
-        let marked = request.call.named().and_then(|id| self.world.table.by_id(id));
-        let marked = marked.and_then(|object| object.marks).map(|marks| marks.id.to_string());
+        let marked = self.marked(&request.call).map(|id| id.to_string());
         self.faults.draw(request, marked.as_deref())
+    }
+
+    /// Our id, with which the object that a call names is marked.
+    fn marked(&self, call: &Call) -> Option<Uuid> {
+        self.world.table.by_id(call.named()?)?.marks.map(|marks| marks.id)
     }
 
     /// Does what a call asks, in the way that its fate has it.
     pub fn perform(&mut self, now: Timestamp, request: &CallRequest, effect: Option<&Effect>) -> Outcome {
         self.world.settle(now);
+        let marked = self.marked(&request.call);
         let (outcome, applied) = match self.fence(&request.caller, request.call.is_mutating()) {
             Err(error) => (Outcome { result: Err(error), sending: Sending::AtOnce }, false),
             Ok(()) => self.perform_unfenced(now, &request.call, effect),
         };
-        let logged = self.log.record(now, request, outcome.result.as_ref().err(), applied);
+        let logged = self.log.record(now, request, marked, outcome.result.as_ref().err(), applied);
         if logged.mutating {
             self.unwritten.push(logged.clone());
         }
@@ -190,9 +211,9 @@ impl SimulatedCloud {
                 let applied = self.create_partially(now, call, *form).is_ok();
                 (Outcome { result: Err(CloudError::Unavailable), sending: Sending::AtOnce }, applied)
             }
-            Some(Effect::FailedBoot) => at_once(self.create_failing(now, call)),
-            Some(Effect::FailedRebuild) => at_once(match call {
-                Call::Act { server, action: action @ ServerAction::Rebuild { .. } } => {
+            Some(Effect::FailedBoot | Effect::FailedImport) => at_once(self.create_failing(now, call)),
+            Some(Effect::FailedRebuild | Effect::FailedResize) => at_once(match call {
+                Call::Act { server, action: action @ (ServerAction::Rebuild { .. } | ServerAction::Resize { .. }) } => {
                     self.world.act(now, server, *action, true)
                 }
                 other => self.world.apply(now, other),
@@ -225,8 +246,9 @@ impl SimulatedCloud {
     fn create_failing(&mut self, now: Timestamp, call: &Call) -> Result<Answer, CloudError> {
         let Call::Create { object } = call else { return self.world.apply(now, call) };
         let object = self.world.insert(now, object, ObjectState::Active)?;
-        let boot_ms = u64::try_from(self.world.settings.boot_delay.as_millis()).ok();
-        self.stick(now, &object, Becomes::Error, boot_ms)?;
+        let settings = &self.world.settings;
+        let delay = if object.image().is_some() { settings.image_delay } else { settings.boot_delay };
+        self.stick(now, &object, Becomes::Error, u64::try_from(delay.as_millis()).ok())?;
         Ok(self.world.created(object))
     }
 
@@ -335,6 +357,7 @@ impl SimulatedCloud {
         Remainder {
             epochs: self.epochs.clone(),
             external_networks: self.world.external_networks.clone(),
+            offered_images: self.world.offered_images.clone(),
             counters: self.log.counters().clone(),
             random_state: self.world.random.get_seed(),
         }
@@ -362,6 +385,7 @@ impl SimulatedCloud {
         if let Some(remainder) = line.remainder {
             self.epochs = remainder.epochs;
             self.world.external_networks = remainder.external_networks;
+            self.world.offered_images = remainder.offered_images;
             self.log.restore_counters(remainder.counters);
             self.world.random = fastrand::Rng::with_seed(remainder.random_state);
         }
@@ -392,13 +416,18 @@ fn without_options(object: &NewObject) -> NewObject {
         }
         Body::Router { external_network, .. } => *external_network = None,
         Body::Port { options, .. } => *options = PortOptions::default(),
+        Body::LoadBalancer { topology, .. } => *topology = Topology::default(),
+        Body::Share { share } => share.options.policies.clear(),
         Body::Project
         | Body::User
         | Body::Credential { .. }
         | Body::KeyPair { .. }
         | Body::SecurityGroup { .. }
         | Body::FloatingIp { .. }
-        | Body::Server(_) => {}
+        | Body::Server(_)
+        | Body::Volume(_)
+        | Body::Image(_)
+        | Body::ShareAttachment { .. } => {}
     }
     object
 }

@@ -7,24 +7,36 @@
 //! - Deleting a user revokes its credentials; deleting a network takes its subnets along, unless a router has an
 //!   interface to one, which refuses.
 //! - A router is refused deletion while it has interfaces, a network while it has ports, a security group while a port
-//!   uses it, a port while it has a server. A port has one server and one floating address at most.
-//! - Deleting a server takes a while and leaves its port; a floating address goes with its port.
+//!   uses it, a port while it has a server or a load balancer. A port has one of these and one floating address at most.
+//! - Deleting a server or a load balancer takes a while and leaves its port; a floating address goes with its port.
+//! - A load balancer that is busy with a change takes no other and is not deleted.
+//! - A volume is refused deletion while a server has it; a server that goes leaves its volumes, which nobody has then.
+//! - An image has the id that its maker gives it, so that making it twice is refused; one that a server was made from is
+//!   refused deletion, and what is one tenant's is to every other as if it were not there.
+//! - A share's path is its name's, so names of shares are unique; one with attachments is refused deletion, and so is a
+//!   network that a share is attached to. A share is attached to a network once.
 //! - What is being deleted takes no new parts, and asking again is fine until it is gone; then it is not found.
 
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
+use ipnet::Ipv4Net;
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::super::call::{Answer, Call, Change, CloudError, Criteria, PAGE_MAX, Row, Secret};
 use super::super::catalogue;
 use super::super::objects::{
-    Body, CloudObject, ExternalNetworkEntry, NewObject, ObjectId, ObjectKind, ObjectState, PortAddress, PortOptions,
+    Becomes, Body, CloudObject, ExternalNetworkEntry, NewObject, ObjectId, ObjectKind, ObjectState, PortAddress,
+    PortOptions, SubnetOptions,
 };
+use super::balancers::changeable;
+use super::servers::until;
 use super::settings::EngineSettings;
 use super::table::Table;
+use super::volumes::bereave;
 use crate::model::security_group::{EffectiveRule, implicit_rules};
+use crate::providers::image_schema::ImageEntry;
 
 pub type Outcome<T = Answer> = Result<T, CloudError>;
 
@@ -38,6 +50,8 @@ const FLOATING: (Ipv4Addr, Ipv4Addr) = (Ipv4Addr::new(198, 18, 0, 1), Ipv4Addr::
 pub struct World {
     pub table: Table,
     pub external_networks: Vec<ExternalNetworkEntry>,
+    /// Offered beside the catalogue that every cloud comes with.
+    pub offered_images: Vec<ImageEntry>,
     pub random: fastrand::Rng,
     pub settings: EngineSettings,
 }
@@ -56,7 +70,7 @@ impl World {
             }
             Call::Get { kind, id } => Ok(Answer::Object { object: Box::new(self.existing(*kind, id)?.clone()) }),
             Call::List { kind, only, after } => {
-                let objects: Vec<CloudObject> = match only {
+                let mut objects: Vec<CloudObject> = match only {
                     None => self.table.after(*kind, after.as_ref()).take(PAGE_MAX + 1).cloned().collect(),
                     Some(only) => {
                         let marked = self.table.marked(*kind, only).into_iter();
@@ -64,10 +78,13 @@ impl World {
                         later.take(PAGE_MAX + 1).cloned().collect()
                     }
                 };
+                super::shares::measure(now, &mut objects);
                 Ok(self.page(objects, None))
             }
             Call::ListFlavors => Ok(Answer::Flavors { flavors: catalogue::flavors().to_vec() }),
-            Call::ListImages => Ok(Answer::Images { images: catalogue::images().to_vec() }),
+            Call::ListImages => Ok(Answer::Images { images: self.public_images() }),
+            Call::ListVolumeClasses => Ok(Answer::VolumeClasses { classes: catalogue::volume_classes().to_vec() }),
+            Call::ListShareClasses => Ok(Answer::ShareClasses { classes: catalogue::file_storage_classes().to_vec() }),
             Call::ListExternalNetworks => Ok(Answer::ExternalNetworks { networks: self.external_networks.clone() }),
             Call::Create { object } => self.create(now, object),
             Call::Update { kind, id, change } => self.update(now, *kind, id, change),
@@ -76,6 +93,9 @@ impl World {
             Call::DetachInterface { router, subnet } => self.detach(now, router, subnet),
             Call::AddRule { group, rule } => self.add_rule(now, group, rule),
             Call::RemoveRule { group, rule } => self.remove_rule(now, group, rule),
+            Call::AttachVolume { volume, server } => self.attach_volume(now, volume, server),
+            Call::DetachVolume { volume } => self.detach_volume(now, volume),
+            Call::Configure { balancer, change } => self.configure(now, balancer, change),
             Call::Act { server, action } => self.act(now, server, *action, false),
             Call::OpenConsole { server } => self.open_console(server),
             Call::ReadConsole { server, lines } => self.read_console(server, *lines),
@@ -93,7 +113,8 @@ impl World {
                 let all = self.table.of_kind_at(*kind, at).into_iter();
                 let later = all.filter(|object| after.as_ref().is_none_or(|after| object.id > *after));
                 let objects = later.filter(|object| is_wanted(object, only.as_ref()));
-                let objects = objects.take(PAGE_MAX + 1).collect();
+                let mut objects = objects.take(PAGE_MAX + 1).collect::<Vec<_>>();
+                super::shares::measure(at, &mut objects);
                 Ok(self.page(objects, Some(at)))
             }
             other => self.apply(now, other),
@@ -124,9 +145,10 @@ impl World {
                 related.extend(of_same_marks(ObjectKind::Router));
                 related
             }
-            ObjectKind::Server => {
+            ObjectKind::Server | ObjectKind::LoadBalancer => {
                 of_same_marks(ObjectKind::Port).chain(of_same_marks(ObjectKind::FloatingIp)).collect()
             }
+            ObjectKind::Share => find(ObjectKind::ShareAttachment, Criteria::inside(object.id.clone())),
             _ => Vec::new(),
         }
     }
@@ -136,7 +158,7 @@ impl World {
     }
 
     /// Existing, and not on its way out.
-    fn usable(&self, kind: ObjectKind, id: &ObjectId) -> Outcome<&CloudObject> {
+    pub fn usable(&self, kind: ObjectKind, id: &ObjectId) -> Outcome<&CloudObject> {
         let object =
             self.table.get(kind, id).ok_or_else(|| CloudError::conflict("what it belongs to does not exist"))?;
         match object.state {
@@ -169,8 +191,12 @@ impl World {
         let mut body = new.body.clone();
         let id = match &body {
             Body::KeyPair { user, .. } => ObjectId::of_key_pair(user, &new.name),
+            Body::Image(_) if new.marks.is_some() => {
+                ObjectId(new.marks.map(|marks| marks.id.to_string()).unwrap_or_default())
+            }
             _ => self.draw_id(),
         };
+        self.admit_storage(now, &new.name, &mut body)?;
         self.admit_body(now, &id, &mut body)?;
         let mut object = CloudObject {
             id,
@@ -181,12 +207,33 @@ impl World {
             tags: new.tags.clone(),
             body,
         };
-        if let (Some(server), ObjectState::Active) = (object.server(), state) {
-            object.pending = (!server.life.queued).then(|| self.boot(now));
+        if state == ObjectState::Active {
+            self.begin_life(now, &mut object);
+        }
+        if (object.kind(), state) == (ObjectKind::LoadBalancer, ObjectState::Active) {
+            object.pending = Some(self.busy(now));
+            object.state = ObjectState::Building;
+        }
+        if let (Some(_), ObjectState::Active) = (object.image(), state) {
+            object.pending = Some(self.import(now));
             object.state = ObjectState::Building;
         }
         self.table.put(now, object.clone());
         Ok(object)
+    }
+
+    /// Some things take a while to become what they are.
+    fn begin_life(&self, now: Timestamp, object: &mut CloudObject) {
+        let pending = match &object.body {
+            Body::Server(server) => (!server.life.queued).then(|| self.boot(now)),
+            Body::Volume(_) => Some(until(now, self.settings.volume_delay, Becomes::Active)),
+            Body::Share { .. } | Body::ShareAttachment { .. } => {
+                Some(until(now, self.settings.storage_delay, Becomes::Active))
+            }
+            _ => return,
+        };
+        object.pending = pending;
+        object.state = ObjectState::Building;
     }
 
     /// Refuses what cannot be, and fills in what the cloud decides.
@@ -211,7 +258,11 @@ impl World {
             Body::Port { network, options, address } => {
                 self.within_quota(ObjectKind::Port, self.settings.ports_max)?;
                 self.known_groups(options)?;
-                *address = Some(PortAddress { ip: self.free_in(network)?, mac: mac_of(id) });
+                let ip = match address {
+                    Some(asked) => self.free_at(network, asked.ip)?,
+                    None => self.free_in(network)?,
+                };
+                *address = Some(PortAddress { ip, mac: mac_of(id) });
                 Ok(())
             }
             Body::FloatingIp { port, external_network, address } => {
@@ -225,6 +276,15 @@ impl World {
             Body::Server(server) => {
                 self.within_quota(ObjectKind::Server, self.settings.servers_max)?;
                 self.admit_server(now, server)
+            }
+            Body::Volume(volume) => {
+                self.within_quota(ObjectKind::Volume, self.settings.volumes_max)?;
+                Self::admit_volume(volume)
+            }
+            Body::LoadBalancer { port, topology } => self.admit_balancer(port, topology),
+            Body::Image(image) => {
+                self.within_quota(ObjectKind::Image, self.settings.images_max)?;
+                self.admit_image(id, image)
             }
             _ => Ok(()),
         }
@@ -242,12 +302,28 @@ impl World {
         options.security_groups.iter().try_for_each(|id| self.usable(ObjectKind::SecurityGroup, id).map(|_| ()))
     }
 
+    fn subnet_of(&self, network: &ObjectId) -> Outcome<(Ipv4Net, SubnetOptions)> {
+        let subnets = self.table.find(ObjectKind::Subnet, &Criteria::inside(network.clone()));
+        match subnets.into_iter().next().map(|subnet| subnet.body) {
+            Some(Body::Subnet { cidr, options, .. }) => Ok((cidr, options)),
+            _ => Err(CloudError::conflict("the network has no subnet")),
+        }
+    }
+
+    /// The address that was asked for: anywhere in the subnet, whatever its pool is.
+    fn free_at(&self, network: &ObjectId, asked: Ipv4Addr) -> Outcome<Ipv4Addr> {
+        let (cidr, options) = self.subnet_of(network)?;
+        let reserved = [cidr.network(), cidr.broadcast(), options.gateway];
+        if !cidr.contains(&asked) || reserved.contains(&asked) {
+            return Err(CloudError::rejected("the subnet has no such address for a port"));
+        }
+        let free = self.table.free_address(&Some(network.clone()), asked, asked);
+        free.ok_or_else(|| CloudError::conflict("the address is taken"))
+    }
+
     /// An address of the network's subnet: from its pool or, without one, from what lies behind its gateway.
     fn free_in(&self, network: &ObjectId) -> Outcome<Ipv4Addr> {
-        let subnets = self.table.find(ObjectKind::Subnet, &Criteria::inside(network.clone()));
-        let Some(Body::Subnet { cidr, options, .. }) = subnets.into_iter().next().map(|subnet| subnet.body) else {
-            return Err(CloudError::conflict("the network has no subnet"));
-        };
+        let (cidr, options) = self.subnet_of(network)?;
         let (first, last) = match options.pool {
             Some(pool) => (pool.start, pool.end),
             None => (
@@ -277,6 +353,9 @@ impl World {
         if object.state == ObjectState::Deleting {
             return Err(CloudError::conflict("it is being deleted"));
         }
+        if kind == ObjectKind::LoadBalancer {
+            changeable(&object)?;
+        }
         match (change, &mut object.body) {
             (Change::Tags { tags }, _) => object.tags.clone_from(tags),
             (Change::Subnet { options: wanted }, Body::Subnet { options, .. }) => options.clone_from(wanted),
@@ -292,9 +371,9 @@ impl World {
                 self.free_port(port)?;
                 server.port.clone_from(port);
             }
-            (Change::Subnet { .. } | Change::Gateway { .. } | Change::Port { .. } | Change::Connection { .. }, _) => {
-                return Err(CloudError::rejected("this kind of object has no such part"));
-            }
+            (Change::Share { options }, Body::Share { share }) => super::shares::change(share, options)?,
+            (Change::Size { size_gib }, Body::Volume(_)) => return self.resize_volume(now, id, *size_gib),
+            _ => return Err(CloudError::rejected("this kind of object has no such part")),
         }
         self.table.put(now, object.clone());
         Ok(Answer::Object { object: Box::new(object) })
@@ -304,7 +383,14 @@ impl World {
         let object = self.deletable(kind, id)?;
         match (object.state, kind) {
             (ObjectState::Deleting, _) => {}
-            (_, ObjectKind::Server) => self.begin_deletion(now, id)?,
+            (
+                _,
+                ObjectKind::Server
+                | ObjectKind::LoadBalancer
+                | ObjectKind::Volume
+                | ObjectKind::Share
+                | ObjectKind::ShareAttachment,
+            ) => self.begin_deletion(now, id)?,
             _ => self.remove_with_parts(now, kind, id),
         }
         Ok(Answer::Done)
@@ -319,19 +405,25 @@ impl World {
             ObjectKind::Project => PARTS_OF_PROJECT.into_iter().any(has_inside),
             ObjectKind::Network => {
                 let subnets = self.table.find(ObjectKind::Subnet, &Criteria::inside(id.clone()));
-                has_inside(ObjectKind::Port) || subnets.iter().any(|subnet| is_used(&subnet.id))
+                has_inside(ObjectKind::Port) || is_used(id) || subnets.iter().any(|subnet| is_used(&subnet.id))
             }
             ObjectKind::Subnet => {
                 let has_ports = |(_, network): (_, &ObjectId)| self.table.has_inside(ObjectKind::Port, network);
                 is_used(id) || object.body.parent().is_some_and(has_ports)
             }
-            ObjectKind::SecurityGroup | ObjectKind::Port => is_used(id),
+            ObjectKind::SecurityGroup => is_used(id),
+            ObjectKind::Port => is_used(id) || has_inside(ObjectKind::LoadBalancer),
+            ObjectKind::LoadBalancer => object.state != ObjectState::Deleting && object.pending.is_some(),
             ObjectKind::Router => object.interfaces().next().is_some(),
+            ObjectKind::Volume => object.attachment().is_some(),
+            ObjectKind::Image => self.is_booted_from(id),
+            ObjectKind::Share => has_inside(ObjectKind::ShareAttachment),
             ObjectKind::User
             | ObjectKind::Credential
             | ObjectKind::KeyPair
             | ObjectKind::FloatingIp
-            | ObjectKind::Server => false,
+            | ObjectKind::Server
+            | ObjectKind::ShareAttachment => false,
         };
         if refused { Err(CloudError::conflict("it is in use")) } else { Ok(object) }
     }
@@ -342,7 +434,8 @@ impl World {
             ObjectKind::Project => &PARTS_OF_PROJECT,
             ObjectKind::User => &[ObjectKind::Credential, ObjectKind::KeyPair],
             ObjectKind::Network => &[ObjectKind::Port, ObjectKind::Subnet],
-            ObjectKind::Port => &[ObjectKind::FloatingIp],
+            ObjectKind::Port => &[ObjectKind::FloatingIp, ObjectKind::LoadBalancer],
+            ObjectKind::Share => &[ObjectKind::ShareAttachment],
             _ => &[],
         };
         for part in parts {
@@ -367,10 +460,12 @@ impl World {
         let Some(object) = self.table.by_id(holder) else { return };
         let mut object = object.clone();
         match &mut object.body {
-            Body::Router { interfaces, .. } => interfaces.remove(part),
-            Body::Port { options, .. } => options.security_groups.remove(part),
+            Body::Router { interfaces, .. } => drop(interfaces.remove(part)),
+            Body::Port { options, .. } => drop(options.security_groups.remove(part)),
+            Body::Volume(_) => bereave(&mut object),
+            Body::ShareAttachment { .. } => return self.table.remove(now, ObjectKind::ShareAttachment, holder),
             _ => return,
-        };
+        }
         self.table.put(now, object);
     }
 
@@ -428,8 +523,8 @@ impl World {
 }
 
 /// What is inside of a project, users before what they use.
-const PARTS_OF_PROJECT: [ObjectKind; 4] =
-    [ObjectKind::Server, ObjectKind::Router, ObjectKind::Network, ObjectKind::SecurityGroup];
+const PARTS_OF_PROJECT: [ObjectKind; 5] =
+    [ObjectKind::Volume, ObjectKind::Server, ObjectKind::Router, ObjectKind::Network, ObjectKind::SecurityGroup];
 
 /// From the id, which nobody else has, in the range that is nobody's.
 fn mac_of(id: &ObjectId) -> String {

@@ -17,20 +17,20 @@ use crate::model::ids::{FlavorId, ImageId};
 use crate::model::security_group::implicit_rules;
 use crate::model::server::PowerState;
 
-fn at(millisecond: i64) -> Timestamp {
+pub(super) fn at(millisecond: i64) -> Timestamp {
     Timestamp::from_millisecond(1_800_000_000_000 + millisecond).expect("a time")
 }
 
 /// A cloud with a network of its own.
-struct Bench {
-    cloud: SimulatedCloud,
-    project: CloudObject,
-    network: CloudObject,
+pub(super) struct Bench {
+    pub cloud: SimulatedCloud,
+    pub project: CloudObject,
+    pub network: CloudObject,
     subnet: CloudObject,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub fn new() -> Self {
         let mut cloud = SimulatedCloud::new(1);
         let mut make = |id, body| object(cloud.apply(at(0), &new_object(id, body)));
         let project = make(1, Body::Project);
@@ -39,11 +39,11 @@ impl Bench {
         Self { cloud, project, network, subnet }
     }
 
-    fn call(&mut self, now: i64, call: &Call) -> Result<Answer, CloudError> {
+    pub fn call(&mut self, now: i64, call: &Call) -> Result<Answer, CloudError> {
         self.cloud.apply(at(now), call)
     }
 
-    fn try_make(&mut self, now: i64, id: u128, body: Body) -> Result<Answer, CloudError> {
+    pub fn try_make(&mut self, now: i64, id: u128, body: Body) -> Result<Answer, CloudError> {
         self.call(now, &new_object(id, body))
     }
 
@@ -69,22 +69,22 @@ impl Bench {
         }
     }
 
-    fn server(&mut self, now: i64, id: u128, flavor: FlavorId) -> CloudObject {
+    pub fn server(&mut self, now: i64, id: u128, flavor: FlavorId) -> CloudObject {
         let port = self.port(id);
         let body = self.server_body(&port, flavor);
         object(self.try_make(now, id, Body::Server(Box::new(body))))
     }
 
-    fn get(&mut self, now: i64, of: &CloudObject) -> Result<CloudObject, CloudError> {
+    pub fn get(&mut self, now: i64, of: &CloudObject) -> Result<CloudObject, CloudError> {
         self.call(now, &Call::Get { kind: of.kind(), id: of.id.clone() }).map(|answer| object(Ok(answer)))
     }
 
-    fn delete(&mut self, now: i64, of: &CloudObject) -> Result<Answer, CloudError> {
+    pub fn delete(&mut self, now: i64, of: &CloudObject) -> Result<Answer, CloudError> {
         self.call(now, &Call::Delete { kind: of.kind(), id: of.id.clone() })
     }
 }
 
-fn is_conflict(result: &Result<Answer, CloudError>) -> bool {
+pub(super) fn is_conflict(result: &Result<Answer, CloudError>) -> bool {
     matches!(result, Err(CloudError::Conflict { .. }))
 }
 

@@ -1,8 +1,10 @@
-//! The life of a server: queue, boot, power, rebuild, console.
+//! The life of a server: queue, boot, power, rebuild, resize, console.
 //!
 //! ```text
-//!   create ─▶ (queued ─▶) building ─▶ active ◀──▶ active with a task: powering, rebooting, rebuilding
-//!                            └──▶ error ◀──────────┘        delete, from anywhere ─▶ deleting ─▶ gone
+//!   create ─▶ (queued ─▶) building ─▶ active ◀──▶ active with a task: powering, rebooting, rebuilding, resizing
+//!                            │          ▲                    │  └──▶ resized: waits to be confirmed, takes nothing else
+//!                            │          └────────────────────┼────────┘
+//!                            └──▶ error ◀────────────────────┘        delete, from anywhere ─▶ deleting ─▶ gone
 //! ```
 //!
 //! Nothing runs by itself: what is due is done when the cloud is next asked, as of the moment when it was due.
@@ -15,11 +17,11 @@ use jiff::Timestamp;
 use super::super::call::{Answer, CloudError, Secret, ServerAction};
 use super::super::catalogue;
 use super::super::objects::{Becomes, Body, CloudObject, ObjectId, ObjectKind, ObjectState, Pending, ServerBody};
+use super::images::GIB;
 use super::later;
 use super::rules::{Outcome, World};
-use crate::model::ids::ImageId;
+use crate::model::ids::FlavorId;
 use crate::model::server::{PowerState, ServerTask};
-use crate::providers::types::ImageStatus;
 
 /// How much of a console is kept: what fits on a few screens, and into an answer.
 const CONSOLE_LINES_MAX: u32 = 200;
@@ -29,7 +31,7 @@ impl World {
     /// physical machine or a place in the queue.
     pub(super) fn admit_server(&self, now: Timestamp, server: &mut ServerBody) -> Outcome<()> {
         let flavor = catalogue::flavor(server.flavor).ok_or_else(|| CloudError::rejected("there is no such flavor"))?;
-        bootable(server.image)?;
+        self.bootable(server.image, &server.project)?;
         if flavor.pinned_only && server.host.is_none() {
             return Err(CloudError::rejected("servers of this flavor must be told their host"));
         }
@@ -57,14 +59,14 @@ impl World {
         Ok(())
     }
 
-    /// A port takes one server only, so that of two orders for one server the second is refused.
+    /// A port takes one server or load balancer only, so that of two orders for one the second is refused.
     pub(super) fn free_port(&self, id: &ObjectId) -> Outcome<()> {
         let port = self.table.get(ObjectKind::Port, id);
         if port.is_none_or(|port| port.state != ObjectState::Active) {
             return Err(CloudError::conflict("the port cannot be used"));
         }
-        if !self.table.users_of(id).is_empty() {
-            return Err(CloudError::conflict("the port has a server already"));
+        if !self.table.users_of(id).is_empty() || self.table.has_inside(ObjectKind::LoadBalancer, id) {
+            return Err(CloudError::conflict("the port is taken already"));
         }
         Ok(())
     }
@@ -77,7 +79,7 @@ impl World {
         until(from, self.settings.boot_delay, Becomes::Active)
     }
 
-    /// Orders the end of a server. Its port stays.
+    /// Orders the end of a server, a load balancer or a volume. A port stays.
     pub(super) fn begin_deletion(&mut self, now: Timestamp, id: &ObjectId) -> Outcome<()> {
         let pending = until(now, self.settings.deletion_delay, Becomes::Gone);
         self.alter(now, id, |object| {
@@ -126,21 +128,65 @@ impl World {
 
     pub(super) fn act(&mut self, now: Timestamp, id: &ObjectId, action: ServerAction, fails: bool) -> Outcome {
         let mut object = self.existing(ObjectKind::Server, id)?.clone();
+        if action == ServerAction::ConfirmResize {
+            return self.confirm_resize(now, object);
+        }
+        // That it is busy is said first: an order that comes twice is in conflict with itself, and not wrong.
+        let task = allowed(&object, action)?;
+        let server = object.server().ok_or(CloudError::NotFound)?;
         let delay = match action {
             ServerAction::Rebuild { image } => {
-                bootable(image)?;
+                self.bootable(image, &server.project)?;
+                self.settings.boot_delay
+            }
+            ServerAction::Resize { flavor } => {
+                self.resizable(server, flavor)?;
                 self.settings.boot_delay
             }
             _ => self.settings.power_delay,
         };
-        let task = allowed(&object, action)?;
         object.state = ObjectState::Active;
         object.pending = Some(until(now, delay, if fails { Becomes::Error } else { Becomes::Active }));
         if let Body::Server(server) = &mut object.body {
             server.life.task = Some(task);
-            if let ServerAction::Rebuild { image } = action {
-                server.image = image;
+            match action {
+                ServerAction::Rebuild { image } => server.image = image,
+                ServerAction::Resize { flavor } => server.flavor = flavor,
+                _ => {}
             }
+        }
+        self.table.put(now, object);
+        Ok(Answer::Done)
+    }
+
+    /// What will not fit, however often it is asked for.
+    fn resizable(&self, server: &ServerBody, flavor: FlavorId) -> Outcome<()> {
+        let known = |id| catalogue::flavor(id).ok_or_else(|| CloudError::rejected("there is no such flavor"));
+        let (old, new) = (known(server.flavor)?, known(flavor)?);
+        let image_bytes = self.size_gib(server.image).map_or(0, |size_gib| u64::from(size_gib) * GIB);
+        let wrong = if old.id == new.id {
+            "the server has this flavor already"
+        } else if old.baremetal || new.baremetal {
+            "physical machines are not resized"
+        } else if new.pinned_only && server.host.is_none() {
+            "servers of this flavor must be told their host"
+        } else if new.disk_bytes < old.disk_bytes {
+            "a disk does not shrink"
+        } else if new.disk_bytes < image_bytes {
+            "the image does not fit"
+        } else {
+            return Ok(());
+        };
+        Err(CloudError::rejected(wrong))
+    }
+
+    /// At once: what was kept aside of the old machine is dropped.
+    fn confirm_resize(&mut self, now: Timestamp, mut object: CloudObject) -> Outcome {
+        match &mut object.body {
+            Body::Server(server) if server.life.awaits_confirmation && object.state == ObjectState::Active => {
+                server.life.awaits_confirmation = false;
+            }
+            _ => return Err(CloudError::conflict("there is nothing to confirm")),
         }
         self.table.put(now, object);
         Ok(Answer::Done)
@@ -177,16 +223,8 @@ impl World {
     }
 }
 
-fn until(from: Timestamp, delay: Duration, becomes: Becomes) -> Pending {
+pub(super) fn until(from: Timestamp, delay: Duration, becomes: Becomes) -> Pending {
     Pending { becomes, until: Some(later(from, delay)) }
-}
-
-fn bootable(image: ImageId) -> Outcome<()> {
-    match catalogue::image(image) {
-        Some(image) if image.status == ImageStatus::Ready => Ok(()),
-        Some(_) => Err(CloudError::rejected("the image is not ready")),
-        None => Err(CloudError::rejected("there is no such image")),
-    }
 }
 
 /// What the cloud does on an action, if the server's state allows it.
@@ -197,6 +235,7 @@ fn allowed(object: &CloudObject, action: ServerAction) -> Outcome<ServerTask> {
         ObjectState::Building | ObjectState::Deleting => return refused(),
         _ if server.life.task.is_some() => return refused(),
         ObjectState::Error => true,
+        ObjectState::Active if server.life.awaits_confirmation => return refused(),
         ObjectState::Active => false,
     };
     let runs = server.life.power == PowerState::Running;
@@ -207,15 +246,20 @@ fn allowed(object: &CloudObject, action: ServerAction) -> Outcome<ServerTask> {
         // Also the way out of an error, for what has ever run.
         ServerAction::HardReboot if server.life.launched.is_some() => Ok(ServerTask::Rebooting),
         ServerAction::Rebuild { .. } if server.life.launched.is_some() => Ok(ServerTask::Rebuilding),
+        ServerAction::Resize { .. } if !errored && server.life.launched.is_some() => Ok(ServerTask::Resizing),
         _ => refused(),
     }
 }
 
 fn fail(object: &mut CloudObject) {
     object.state = ObjectState::Error;
-    if let Body::Server(server) = &mut object.body {
-        server.life.task = None;
-        server.life.queued = false;
+    match &mut object.body {
+        Body::Server(server) => {
+            server.life.task = None;
+            server.life.queued = false;
+        }
+        Body::Volume(volume) => volume.task = None,
+        _ => {}
     }
 }
 
@@ -224,8 +268,11 @@ fn complete(object: &mut CloudObject, at: Timestamp) {
     if built {
         object.state = ObjectState::Active;
     }
-    let Body::Server(server) = &mut object.body else { return };
-    let life = &mut server.life;
+    let life = match &mut object.body {
+        Body::Server(server) => &mut server.life,
+        Body::Volume(volume) => return super::volumes::complete(volume),
+        _ => return,
+    };
     if built {
         life.launched = Some(at);
         life.power = PowerState::Running;
@@ -233,6 +280,7 @@ fn complete(object: &mut CloudObject, at: Timestamp) {
     match life.task.take() {
         Some(ServerTask::PoweringOff) => life.power = PowerState::Shutdown,
         Some(ServerTask::PoweringOn | ServerTask::Rebooting) => life.power = PowerState::Running,
+        Some(ServerTask::Resizing) => life.awaits_confirmation = true,
         // Whatever was stopped stays so.
         Some(ServerTask::Rebuilding | ServerTask::Other) | None => {}
     }

@@ -57,7 +57,8 @@ pub struct Table {
     by_name: BTreeSet<(ObjectKind, String, ObjectId)>,
     by_mark: BTreeSet<(ObjectKind, Uuid, ObjectId)>,
     by_parent: BTreeSet<(ObjectKind, ObjectId, ObjectId)>,
-    /// (what is used, who uses it): subnets and routers, security groups and ports, ports and servers.
+    /// (what is used, who uses it): subnets and routers, security groups and ports, ports and servers, servers and
+    /// volumes.
     by_use: BTreeSet<(ObjectId, ObjectId)>,
     segments: BTreeMap<Segment, ObjectId>,
     addresses: BTreeSet<(AddressScope, Ipv4Addr)>,

@@ -1,13 +1,16 @@
 //! The provider of simulated regions: converge, adopt, confirm, as on a real cloud.
 //!
 //! It looks first, creates only where an answer has said that there is nothing, and adopts what a lost answer left
-//! behind. Every call goes through the region's pool ([`session`]). [`identity`], [`network`], [`security_group`] and
-//! [`server`] hold one kind each; what to do about networks and servers is decided without calls in [`network_plan`]
-//! and [`server_plan`].
+//! behind. Every call goes through the region's pool ([`session`]). [`identity`], [`network`], [`security_group`],
+//! [`load_balancer`], [`server`], [`volume`], [`image`] and [`file_storage`] hold one kind each; what to do about networks and servers is decided
+//! without calls in [`network_plan`] and [`server_plan`].
 
+mod file_storage;
 mod fingerprint;
 mod identity;
+mod image;
 mod listing;
+mod load_balancer;
 mod network;
 mod network_plan;
 mod security_group;
@@ -16,29 +19,36 @@ mod server_plan;
 mod session;
 #[cfg(test)]
 mod tests;
+mod volume;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use uuid::Uuid;
 
 use super::api::CloudApi;
 use super::call::{Caller, ServerAction};
+use super::objects::TENANT_TAG;
 use crate::model::identity::IdentityDetail;
-use crate::model::ids::{ImageId, Kind, OrganizationId, ProjectId, ProviderExternalNetworkId, RegionId};
+use crate::model::ids::{
+    FlavorId, ImageId, Kind, OrganizationId, ProjectId, ProviderExternalNetworkId, RegionId, ServerId,
+};
 use crate::model::region::SimulatedSettings;
+use crate::providers::file_storage::FileStorageProvisioner;
+use crate::providers::image_schema::Reported;
 use crate::providers::pool::Pool;
-use crate::providers::types::{ExternalNetwork, Flavor, Image};
+use crate::providers::types::{ExternalNetwork, Flavor, Image, VolumeClass};
 use crate::providers::{
-    CallContext, Deletion, IdentityRequest, Listed, Listing, NetworkFact, NetworkRequest, Observed, PowerAction,
-    Provider, ProviderResult, SecurityGroupFact, SecurityGroupRequest, ServerFact, ServerRequest,
+    CallContext, Deletion, IdentityRequest, ImageFact, ImageRequest, Listed, Listing, LoadBalancerFact,
+    LoadBalancerRequest, NetworkFact, NetworkRequest, Observed, PowerAction, Provider, ProviderResult, PublicAddress,
+    SecurityGroupFact, SecurityGroupRequest, ServerFact, ServerRequest, VolumeFact, VolumeRequest,
 };
 use session::{Gate, Session};
 
 /// Whose an object is, for people who look into the cloud.
 fn tags(organization: OrganizationId, project: ProjectId) -> BTreeMap<String, String> {
-    BTreeMap::from([("organization".to_owned(), organization.to_string()), ("project".to_owned(), project.to_string())])
+    BTreeMap::from([(TENANT_TAG.to_owned(), organization.to_string()), ("project".to_owned(), project.to_string())])
 }
 
 /// One region on a simulated cloud.
@@ -48,6 +58,8 @@ pub struct SimulatedProvider {
     api: Arc<dyn CloudApi>,
     settings: SimulatedSettings,
     caller: Caller,
+    /// Images of the catalogue that make no sense, and that somebody has been told of.
+    unfit: Mutex<Reported>,
 }
 
 impl SimulatedProvider {
@@ -59,7 +71,7 @@ impl SimulatedProvider {
         settings: SimulatedSettings,
         caller: Caller,
     ) -> Self {
-        Self { region, gate: Gate::Pool(pool), api, settings, caller }
+        Self { region, gate: Gate::Pool(pool), api, settings, caller, unfit: Mutex::default() }
     }
 
     const fn session<'a>(&'a self, context: &'a CallContext<'a>) -> Session<'a> {
@@ -78,7 +90,12 @@ impl Provider for SimulatedProvider {
     }
 
     async fn images(&self, context: &CallContext<'_>) -> ProviderResult<Vec<Image>> {
-        self.session(context).images().await
+        let entries = self.session(context).images().await?;
+        Ok(self.unfit.lock().unwrap_or_else(PoisonError::into_inner).offered(&entries, None))
+    }
+
+    async fn volume_classes(&self, context: &CallContext<'_>) -> ProviderResult<Vec<VolumeClass>> {
+        self.session(context).volume_classes().await
     }
 
     async fn external_networks(&self, context: &CallContext<'_>) -> ProviderResult<Vec<ExternalNetwork>> {
@@ -129,6 +146,46 @@ impl Provider for SimulatedProvider {
         self.session(context).delete_security_group(request).await
     }
 
+    async fn converge_load_balancer(
+        &self,
+        context: &CallContext<'_>,
+        request: &LoadBalancerRequest,
+    ) -> ProviderResult<Observed<LoadBalancerFact>> {
+        self.session(context).converge_load_balancer(request).await
+    }
+
+    async fn delete_load_balancer(
+        &self,
+        context: &CallContext<'_>,
+        request: &LoadBalancerRequest,
+    ) -> ProviderResult<Deletion> {
+        self.session(context).delete_load_balancer(request).await
+    }
+
+    async fn converge_listeners(
+        &self,
+        context: &CallContext<'_>,
+        request: &LoadBalancerRequest,
+    ) -> ProviderResult<Observed<LoadBalancerFact>> {
+        self.session(context).converge_listeners(request).await
+    }
+
+    async fn converge_public_address(
+        &self,
+        context: &CallContext<'_>,
+        request: &LoadBalancerRequest,
+    ) -> ProviderResult<Observed<PublicAddress>> {
+        self.session(context).converge_public_address(request).await
+    }
+
+    async fn release_public_address(
+        &self,
+        context: &CallContext<'_>,
+        request: &LoadBalancerRequest,
+    ) -> ProviderResult<Observed<Deletion>> {
+        self.session(context).release_public_address(request).await
+    }
+
     async fn converge_server(
         &self,
         context: &CallContext<'_>,
@@ -154,6 +211,32 @@ impl Provider for SimulatedProvider {
         self.session(context).act(request, ServerAction::Rebuild { image }).await
     }
 
+    fn resizes(&self) -> bool {
+        true
+    }
+
+    async fn resize_server(
+        &self,
+        context: &CallContext<'_>,
+        request: &ServerRequest,
+        flavor: FlavorId,
+    ) -> ProviderResult<()> {
+        self.session(context).act(request, ServerAction::Resize { flavor }).await
+    }
+
+    async fn retire_server(
+        &self,
+        context: &CallContext<'_>,
+        request: &ServerRequest,
+        flavor: FlavorId,
+    ) -> ProviderResult<Deletion> {
+        self.session(context).retire_server(request, flavor).await
+    }
+
+    async fn confirm_resize(&self, context: &CallContext<'_>, request: &ServerRequest) -> ProviderResult<()> {
+        self.session(context).act(request, ServerAction::ConfirmResize).await
+    }
+
     async fn power_server(
         &self,
         context: &CallContext<'_>,
@@ -174,6 +257,52 @@ impl Provider for SimulatedProvider {
         lines: Option<u32>,
     ) -> ProviderResult<String> {
         self.session(context).console_output(request, lines).await
+    }
+
+    /// The address is checked like any other, but there is nobody to fetch anything.
+    fn fetches_images(&self) -> bool {
+        false
+    }
+
+    async fn converge_image(
+        &self,
+        context: &CallContext<'_>,
+        request: &ImageRequest,
+    ) -> ProviderResult<Observed<ImageFact>> {
+        self.session(context).converge_image(request).await
+    }
+
+    async fn delete_image(&self, context: &CallContext<'_>, request: &ImageRequest) -> ProviderResult<Deletion> {
+        self.session(context).delete_image(request).await
+    }
+
+    async fn converge_volume(
+        &self,
+        context: &CallContext<'_>,
+        request: &VolumeRequest,
+    ) -> ProviderResult<Observed<VolumeFact>> {
+        self.session(context).converge_volume(request).await
+    }
+
+    async fn attach_volume(
+        &self,
+        context: &CallContext<'_>,
+        request: &VolumeRequest,
+        server: ServerId,
+    ) -> ProviderResult<()> {
+        self.session(context).attach_volume(request, server).await
+    }
+
+    async fn detach_volume(&self, context: &CallContext<'_>, request: &VolumeRequest) -> ProviderResult<()> {
+        self.session(context).detach_volume(request).await
+    }
+
+    async fn delete_volume(&self, context: &CallContext<'_>, request: &VolumeRequest) -> ProviderResult<Deletion> {
+        self.session(context).delete_volume(request).await
+    }
+
+    fn file_storage(&self) -> Option<&dyn FileStorageProvisioner> {
+        Some(self)
     }
 
     async fn list(

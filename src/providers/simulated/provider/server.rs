@@ -3,6 +3,7 @@
 //! Deletion goes the other way and waits: only when the cloud has said that the machine is gone are its address and
 //! its port taken away (B6). Everything is found by its marks or by the id on record, never by name (B2).
 
+use super::super::allowed_address::AllowedAddress;
 use super::super::call::{Call, Change, Criteria, ServerAction};
 use super::super::objects::{
     Body, CloudObject, NewObject, ObjectId, ObjectKind, ObjectState, PortOptions, ServerBody, ServerLife,
@@ -10,8 +11,7 @@ use super::super::objects::{
 use super::security_group::removals;
 use super::server_plan::{self as planning, Sighting, Step, View, Wanted};
 use super::session::{Session, at_most_one};
-use crate::model::ids::{NetworkId, ProviderPortId};
-use crate::model::network::Prefix;
+use crate::model::ids::{FlavorId, NetworkId, ProviderPortId};
 use crate::model::record::Document;
 use crate::model::server::{ServerDetail, SshInjection};
 use crate::providers::{Deletion, Observed, ProviderError, ProviderResult, ServerFact, ServerRequest};
@@ -57,10 +57,11 @@ impl Session<'_> {
         let wanted = Wanted {
             options: PortOptions {
                 security_groups: self.security_groups(&spec.security_groups()).await?,
-                allowed_addresses: spec.allowed_source_addresses().iter().map(Prefix::net).collect(),
+                allowed_addresses: spec.allowed_addresses().map(|(net, mac)| AllowedAddress { net, mac }).collect(),
             },
             public_ip: spec.wants_public_ip(),
             metadata: planning::metadata(request),
+            machine: request.may_create,
         };
         for _ in 0..STEPS_MAX {
             let Some(step) = planning::next(&view, &wanted)? else {
@@ -156,7 +157,7 @@ impl Session<'_> {
         self.change(Call::Create { object: NewObject { name, marks, tags: wanted.metadata.clone(), body } }).await
     }
 
-    async fn network_of(&self, network: NetworkId) -> ProviderResult<ObjectId> {
+    pub async fn network_of(&self, network: NetworkId) -> ProviderResult<ObjectId> {
         let found = self.find(ObjectKind::Network, Criteria::marked(network.0)).await?.fact;
         let missing = || ProviderError::Conflict("the network is not there".to_owned());
         at_most_one(found, "network")?.map(|network| network.id).ok_or_else(missing)
@@ -196,8 +197,22 @@ impl Session<'_> {
         self.delete_server(request).await
     }
 
+    /// Takes away the machine on record, unless it has the flavor already. Its port and its address stay.
+    pub async fn retire_server(&self, request: &ServerRequest, flavor: FlavorId) -> ProviderResult<Deletion> {
+        let known = Known::of(&request.detail).server;
+        let found = self.find_own(ObjectKind::Server, planning::marks(request), known.as_ref()).await?.fact;
+        let Some(server) = at_most_one(found, "server")? else { return Ok(Deletion::Absent) };
+        let has_flavor = server.server().is_some_and(|body| body.flavor == flavor);
+        if known.as_ref() != Some(&server.id) || has_flavor {
+            return Err(ProviderError::Conflict("another machine has come".to_owned()));
+        }
+        self.take_all_away(removals(std::slice::from_ref(&server))).await?;
+        let left = self.find_own(ObjectKind::Server, planning::marks(request), known.as_ref()).await?.fact;
+        Ok(if left.is_empty() { Deletion::Absent } else { Deletion::Underway })
+    }
+
     /// The machine that a verb is for.
-    async fn machine(&self, request: &ServerRequest) -> ProviderResult<ObjectId> {
+    pub async fn machine(&self, request: &ServerRequest) -> ProviderResult<ObjectId> {
         let known = Known::of(&request.detail).server;
         let found = self.find_own(ObjectKind::Server, planning::marks(request), known.as_ref()).await?.fact;
         at_most_one(found, "server")?.map(|server| server.id).ok_or(ProviderError::NotFound)

@@ -59,6 +59,8 @@ pub(super) struct Wanted {
     pub options: PortOptions,
     pub public_ip: bool,
     pub metadata: BTreeMap<String, String>,
+    /// A machine that is not there is to be made.
+    pub machine: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,7 +107,10 @@ pub(super) fn next(view: &View, wanted: &Wanted) -> ProviderResult<Option<Step>>
     if wanted.public_ip && view.floating_ip.is_none() {
         return Ok(Some(Step::CreateFloatingIp(port.id.clone())));
     }
-    let Some(server) = &view.server else { return Ok(Some(Step::CreateServer(port.id.clone()))) };
+    let Some(server) = &view.server else {
+        let create = Step::CreateServer(port.id.clone());
+        return if wanted.machine { Ok(Some(create)) } else { Err(ProviderError::NotFound) };
+    };
     if server.server().is_some_and(|body| body.port != port.id) {
         return Ok(Some(Step::Connect { server: server.id.clone(), port: port.id.clone() }));
     }
@@ -178,6 +183,8 @@ fn sighting(object: &CloudObject) -> Option<ServerSighting> {
         (ObjectState::Building, ..) => CloudServerStatus::Build,
         (ObjectState::Error, ..) => CloudServerStatus::Error,
         (ObjectState::Active, Some(ServerTask::Rebuilding), _) => CloudServerStatus::Rebuild,
+        (ObjectState::Active, Some(ServerTask::Resizing), _) => CloudServerStatus::Resize,
+        (ObjectState::Active, ..) if life.awaits_confirmation => CloudServerStatus::VerifyResize,
         (ObjectState::Active, _, PowerState::Shutdown) => CloudServerStatus::Stopped,
         (ObjectState::Active, _, PowerState::Paused | PowerState::Suspended) | (ObjectState::Deleting, ..) => {
             CloudServerStatus::Other
@@ -191,6 +198,7 @@ fn sighting(object: &CloudObject) -> Option<ServerSighting> {
         power: life.power,
         task: if leaving { Some(ServerTask::Other) } else { life.task },
         image: Some(server.image),
+        flavor: Some(server.flavor),
         created: life.created,
         launched: life.launched,
         queued: life.queued,
@@ -210,8 +218,10 @@ fn configuration(view: &View) -> u64 {
         if let Some(options) = port_options(port) {
             options.security_groups.iter().for_each(|group| digest.text(&group.0));
             for allowed in &options.allowed_addresses {
-                digest.number(number(allowed.network()));
-                digest.number(allowed.prefix_len());
+                digest.number(number(allowed.net.network()));
+                digest.number(allowed.net.prefix_len());
+                // Nothing at all for none, so that what was seen before there were any looks as it did.
+                allowed.mac.iter().for_each(|mac| digest.text(mac));
             }
         }
     }
@@ -243,9 +253,12 @@ fn everything(view: &View, configuration: u64) -> u64 {
         digest.number(life.task.map_or(0, |task| 1 + task as u64));
         digest.number(life.queued);
         digest.number(life.launched.is_some());
-        let (high, low) = server.image.0.as_u64_pair();
-        digest.number(high);
-        digest.number(low);
+        digest.number(life.awaits_confirmation);
+        for id in [server.image.0, server.flavor.0] {
+            let (high, low) = id.as_u64_pair();
+            digest.number(high);
+            digest.number(low);
+        }
     }
     digest.value()
 }

@@ -9,8 +9,9 @@ use super::super::api::CloudApi;
 use super::super::call::{Answer, Call, CallRequest, Caller, CloudError, Criteria};
 use super::super::objects::{CloudObject, ExternalNetworkEntry, Marks, ObjectId, ObjectKind, ObjectState};
 use crate::model::ids::IdentityId;
+use crate::providers::image_schema::ImageEntry;
 use crate::providers::pool::{Operation, Pool, Service};
-use crate::providers::types::{Flavor, Image};
+use crate::providers::types::{Flavor, VolumeClass};
 use crate::providers::{CallContext, Observed, ProviderError, ProviderResult, Sequence};
 use crate::sabotage::{self, Defect};
 
@@ -163,8 +164,14 @@ impl Session<'_> {
     }
 
     pub async fn get(&self, kind: ObjectKind, id: &ObjectId) -> ProviderResult<Option<CloudObject>> {
+        Ok(self.look_at(kind, id).await?.map(|seen| seen.fact))
+    }
+
+    pub async fn look_at(&self, kind: ObjectKind, id: &ObjectId) -> ProviderResult<Option<Observed<CloudObject>>> {
         match self.read(Call::Get { kind, id: id.clone() }).await {
-            Ok(Observed { fact: Answer::Object { object }, .. }) => Ok(Some(*object)),
+            Ok(Observed { fact: Answer::Object { object }, sequence }) => {
+                Ok(Some(Observed { sequence, fact: *object }))
+            }
             Ok(_) => Err(unexpected()),
             Err(ProviderError::NotFound) => Ok(None),
             Err(error) => Err(error),
@@ -185,9 +192,16 @@ impl Session<'_> {
         }
     }
 
-    pub async fn images(&self) -> ProviderResult<Vec<Image>> {
+    pub async fn images(&self) -> ProviderResult<Vec<ImageEntry>> {
         match self.read(Call::ListImages).await?.fact {
             Answer::Images { images } => Ok(images),
+            _ => Err(unexpected()),
+        }
+    }
+
+    pub async fn volume_classes(&self) -> ProviderResult<Vec<VolumeClass>> {
+        match self.read(Call::ListVolumeClasses).await?.fact {
+            Answer::VolumeClasses { classes } => Ok(classes),
             _ => Err(unexpected()),
         }
     }
@@ -286,10 +300,13 @@ const fn service(call: &Call) -> Service {
         Call::Create { object } => object.body.kind(),
         Call::ListExternalNetworks | Call::AttachInterface { .. } | Call::DetachInterface { .. } => ObjectKind::Router,
         Call::AddRule { .. } | Call::RemoveRule { .. } => ObjectKind::SecurityGroup,
+        Call::Configure { .. } => ObjectKind::LoadBalancer,
         Call::ListFlavors | Call::Act { .. } | Call::OpenConsole { .. } | Call::ReadConsole { .. } => {
             ObjectKind::Server
         }
+        Call::ListVolumeClasses | Call::AttachVolume { .. } | Call::DetachVolume { .. } => ObjectKind::Volume,
         Call::ListImages => return Service::Image,
+        Call::ListShareClasses => ObjectKind::Share,
     };
     match kind {
         ObjectKind::Project | ObjectKind::User | ObjectKind::Credential => Service::Identity,
@@ -300,6 +317,10 @@ const fn service(call: &Call) -> Service {
         | ObjectKind::Port
         | ObjectKind::FloatingIp => Service::Network,
         ObjectKind::KeyPair | ObjectKind::Server => Service::Compute,
+        ObjectKind::Volume => Service::BlockStorage,
+        ObjectKind::LoadBalancer => Service::LoadBalancer,
+        ObjectKind::Image => Service::Image,
+        ObjectKind::Share | ObjectKind::ShareAttachment => Service::FileStorage,
     }
 }
 

@@ -26,8 +26,8 @@ async fn after_a_restart_the_log_is_read_from_disk_with_the_records_as_they_are_
     let Changes::Next(changes) = store.changes(Position(0), 100).await.expect("readable") else { panic!("next") };
     assert_eq!(changes.iter().map(|change| change.position.0).collect::<Vec<_>>(), [1, 2, 3]);
     assert!(matches!(&changes[0].event, ChangeEvent::Put(record) if record.key == network(1)));
-    assert!(matches!(changes[1].event, ChangeEvent::Removed), "what is gone cannot be shown");
-    assert!(matches!(changes[2].event, ChangeEvent::Removed));
+    assert!(matches!(changes[1].event, ChangeEvent::Removed(_)), "what is gone cannot be shown");
+    assert!(matches!(changes[2].event, ChangeEvent::Removed(_)));
     store.commit(Batch::of(vec![insert(network(3))])).await.expect("accepted");
     let Changes::Next(changes) = store.changes(Position(2), 100).await.expect("readable") else { panic!("next") };
     assert_eq!(changes.iter().map(|change| change.position.0).collect::<Vec<_>>(), [3, 4], "from disk across the ring");

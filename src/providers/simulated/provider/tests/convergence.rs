@@ -208,7 +208,7 @@ async fn a_secret_whose_record_was_lost_is_revoked_and_issued_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_cannot_be_recorded_stops_the_pass_and_is_taken_up_later() {
+async fn b4_what_cannot_be_recorded_stops_the_pass_and_is_taken_up_later() {
     let rig = Rig::new();
     rig.written.lock().expect("lock").is_broken = true;
     for _ in 0..3 {

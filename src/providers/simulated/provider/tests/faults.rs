@@ -68,7 +68,9 @@ pub async fn assert_met(rig: &Rig, fault: &Fault) {
     let can_be_met = match &fault.effect {
         Effect::PartialCreate { .. } | Effect::StuckCreate { .. } => verb == "create",
         Effect::StuckDelete { .. } => verb == "delete",
-        Effect::FailedBoot => fault.matching.operations[0] == "create-server",
+        Effect::FailedBoot => {
+            ["create-server", "create-load-balancer"].contains(&fault.matching.operations[0].as_str())
+        }
         Effect::LostAnswer { .. } => !matches!(verb, "find" | "list" | "get"),
         _ => true,
     };

@@ -5,21 +5,22 @@ use super::machines::Machines;
 use super::*;
 
 /// Does the work in processes that die at ever later points, until one gets through. Each begins in a fresh world.
-async fn die_everywhere<P, W>(prepare: P, work: W, then: impl AsyncFn(&Machines, &str))
+pub async fn die_everywhere<S, P, W>(prepare: P, work: W, then: impl AsyncFn(&S, &str))
 where
-    P: AsyncFn() -> Machines,
-    W: AsyncFn(&Machines) -> Option<()>,
+    S: AsMut<Rig>,
+    P: AsyncFn() -> S,
+    W: AsyncFn(&S) -> Option<()>,
 {
     for point in 1.. {
-        let mut machines = prepare().await;
-        machines.rig.dies_at(point);
-        if work(&machines).await.is_some() {
-            assert_eq!(points(&machines.rig), point - 1, "every point but the last was died at");
+        let mut stage = prepare().await;
+        stage.as_mut().dies_at(point);
+        if work(&stage).await.is_some() {
+            assert_eq!(points(stage.as_mut()), point - 1, "every point but the last was died at");
             assert!(point > 3, "there are points to die at");
             return;
         }
-        machines.rig.cut = Cut::never();
-        then(&machines, &format!("died at point {point}")).await;
+        stage.as_mut().cut = Cut::never();
+        then(&stage, &format!("died at point {point}")).await;
     }
 }
 
@@ -39,7 +40,7 @@ async fn unmake(machines: &Machines) -> Option<()> {
 
 #[tokio::test(start_paused = true)]
 async fn a_server_cut_short_anywhere_is_completed_without_doubles_and_deleted_without_remains() {
-    die_everywhere(Machines::new, make, async |machines, said| {
+    die_everywhere(Machines::new, make, async |machines: &Machines, said: &str| {
         machines.make().await;
         machines.assert_exactly_what_was_asked_for(said).await;
         let mutations = machines.rig.mutations().await;
@@ -53,7 +54,7 @@ async fn a_server_cut_short_anywhere_is_completed_without_doubles_and_deleted_wi
 
 #[tokio::test(start_paused = true)]
 async fn a_server_cut_short_anywhere_can_be_deleted_at_once() {
-    die_everywhere(Machines::new, make, async |machines, said| {
+    die_everywhere(Machines::new, make, async |machines: &Machines, said: &str| {
         unmake(machines).await.expect("alive");
         machines.assert_nothing_left(said).await;
         machines.rig.assert_no_doubles(said).await;
@@ -63,7 +64,7 @@ async fn a_server_cut_short_anywhere_can_be_deleted_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_server_cut_short_anywhere_is_completed() {
-    die_everywhere(Machines::running, unmake, async |machines, said| {
+    die_everywhere(Machines::running, unmake, async |machines: &Machines, said: &str| {
         unmake(machines).await.expect("alive");
         machines.assert_nothing_left(said).await;
     })
@@ -73,7 +74,7 @@ async fn the_end_of_a_server_cut_short_anywhere_is_completed() {
 #[tokio::test(start_paused = true)]
 async fn a_rebuild_cut_short_anywhere_has_happened_once_or_not_at_all() {
     let order = async |machines: &Machines| machines.rebuild(IMAGE_GPU).await.map(|result| result.expect("ordered"));
-    die_everywhere(Machines::running, order, async |machines, said| {
+    die_everywhere(Machines::running, order, async |machines: &Machines, said: &str| {
         let accepted = machines.task().await.is_some();
         assert_eq!(machines.server().await.server().expect("a server").image == IMAGE_GPU, accepted, "{said}");
         // What is under way refuses a second order.

@@ -6,10 +6,12 @@ use super::super::super::catalogue::{FLAVOR_STANDARD, IMAGE_UBUNTU};
 use super::super::super::engine::settings::EngineSettings;
 use super::super::super::objects::CloudObject;
 use super::*;
-use crate::model::ids::{ImageId, SecurityGroupId, ServerId};
+use crate::model::ids::{FlavorId, ImageId, SecurityGroupId, ServerId};
 use crate::model::metadata::Tag;
 use crate::model::security_group::{Direction, Protocol, Rule, SecurityGroupDetail, SecurityGroupSpec};
-use crate::model::server::{CloudServerStatus, Networking, ServerSighting, ServerSpec, ServerTask};
+use crate::model::server::{
+    AddressPair, CloudServerStatus, MacAddress, Networking, ServerSighting, ServerSpec, ServerTask,
+};
 use crate::providers::{
     PowerAction, SecurityGroupFact, SecurityGroupRequest, ServerFact, ServerRequest, UserDataBytes,
 };
@@ -38,11 +40,23 @@ pub fn spec() -> ServerSpec {
             security_groups: Some(vec![SecurityGroupId(Uuid::from_u128(GROUP))]),
             public_ip: Some(true),
             allowed_source_addresses: Some(vec![Prefix::parse("10.9.0.0/24").expect("a prefix")]),
+            allowed_address_pairs: Some(vec![AddressPair {
+                cidr: Prefix::parse("10.8.0.0/24").expect("a prefix"),
+                mac_address: Some(MacAddress::parse("FA:16:3E:00:00:01").expect("an address")),
+            }]),
         }),
         user_data: None,
         ssh_certificate_authority: None,
         ssh_injection: None,
         infrastructure: None,
+        own_images: Vec::new(),
+        governed: None,
+    }
+}
+
+impl AsMut<Rig> for Machines {
+    fn as_mut(&mut self) -> &mut Rig {
+        &mut self.rig
     }
 }
 
@@ -101,6 +115,7 @@ impl Machines {
             tags: self.tags.clone(),
             spec: self.spec.clone(),
             user_data: Some(UserDataBytes(b"#cloud-config\npassword: hunter2\n".to_vec())),
+            may_create: true,
             detail: self.rig.written.lock().expect("lock").server.clone(),
         }
     }
@@ -210,6 +225,16 @@ impl Machines {
         self.rig.run(async |provider, context| provider.rebuild_server(context, &request, image).await).await
     }
 
+    pub async fn resize(&self, flavor: FlavorId) -> Option<ProviderResult<()>> {
+        let request = self.request();
+        self.rig.run(async |provider, context| provider.resize_server(context, &request, flavor).await).await
+    }
+
+    pub async fn confirm_resize(&self) -> Option<ProviderResult<()>> {
+        let request = self.request();
+        self.rig.run(async |provider, context| provider.confirm_resize(context, &request).await).await
+    }
+
     pub async fn server(&self) -> CloudObject {
         self.rig.inventory().await.servers.first().expect("a server").clone()
     }
@@ -230,7 +255,8 @@ impl Machines {
         assert_eq!(server.key_name, Some(inventory.key_pairs[0].name.clone()), "{said}");
         let Body::Port { options, .. } = &inventory.ports[0].body else { panic!("not a port") };
         assert_eq!(options.security_groups.iter().collect::<Vec<_>>(), [&inventory.security_groups[0].id], "{said}");
-        assert_eq!(options.allowed_addresses.len(), 1, "{said}");
+        let allowed = options.allowed_addresses.iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(allowed, ["10.8.0.0/24 fa:16:3e:00:00:01", "10.9.0.0/24"], "{said}");
         let Body::SecurityGroup { rules, .. } = &inventory.security_groups[0].body else { panic!("not a group") };
         assert_eq!(*rules, self.group.effective_rules(), "{said}");
         self.rig.assert_no_doubles(said).await;

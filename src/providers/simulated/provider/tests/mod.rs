@@ -1,15 +1,23 @@
 //! The provider against the engine, without a pool: what it asks, what it leaves behind, what it survives.
 
+mod balancer_crashes;
+mod balancer_faults;
+mod balancers;
 mod convergence;
 mod crashes;
 mod faults;
+mod file_storage;
+mod images;
+mod load_balancers;
 mod machine_crashes;
 mod machine_faults;
+mod machine_resizes;
 mod machine_verbs;
 mod machines;
 mod remote;
 mod security_groups;
 mod servers;
+mod volumes;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -104,6 +112,7 @@ impl Rig {
                 .unwrap_or_else(|| Arc::new(face(&self.kept, &self.ambient, Arc::clone(&self.cut)))),
             settings: self.settings.clone(),
             caller: caller(1),
+            unfit: Mutex::default(),
         }
     }
 

@@ -5,31 +5,33 @@
 //!                    ▲                                          │
 //!                    └── taken away, three times at most ◀── never booted
 //!
-//!   another image asked for ──▶ Initiated ──▶ order sent ──▶ Rebuilding ──▶ Done · Failed
-//!   a verb asked for        ──▶ Started  ──▶ sent        ──▶ Succeeded · Failed
+//!   another image asked for  ──▶ Initiated ──▶ order sent ──▶ Rebuilding ──▶ Done · Failed
+//!   another flavor asked for ──▶ Initiated ──▶ order sent ──▶ Resizing ──▶ confirmed ──▶ Done · Failed
+//!   a verb asked for         ──▶ Started  ──▶ sent        ──▶ Succeeded · Failed
 //!   deleting ──▶ server confirmed absent ──▶ address, port ──▶ references given back ──▶ gone
 //! ```
 //!
-//! What destroys something (taking a failed server away, a rebuild) is written down first and done only after a look
-//! of the same pass. A monitor's word alone can settle a server that has booted, so that a thousand boots cost one
+//! What destroys something (taking a failed server away, a rebuild) or stops it (a resize) is written down first and done
+//! only after a look of the same pass. A monitor's word alone can settle a server that has booted, so that a thousand boots cost one
 //! list and not a thousand looks; it can never destroy one.
+
+mod changes;
+mod verbs;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::decision::{Decision, Effect, OpenOperation, OperationProgress, Step, View, decide, dispose, first_shut};
+use super::decision::{Decision, Effect, Step, View, decide, dispose, first_shut};
 use super::kind::{Behaviour, Health};
 use crate::graph::message::Sighting;
 use crate::graph::outcome::Outcome;
 use crate::model::cloud_init;
 use crate::model::condition::{Reason, Statement, Truth};
-use crate::model::ids::{Key, NetworkId, SecurityGroupId, SshCertificateAuthorityId};
-use crate::model::operation::{OperationFailure, Verb};
-use crate::model::rebuild::{self, Rebuild, RebuildState, RebuildStep, RebuildView};
+use crate::model::ids::{ImageId, Key, NetworkId, SecurityGroupId, SshCertificateAuthorityId};
 use crate::model::record::{CorruptRecord, Document, Resource};
 use crate::model::server::{CloudServerStatus, CreationTries, Server, ServerDetail, ServerPhase, ServerSighting};
 use crate::providers::call::{CallName, Fact, ProviderCall};
-use crate::providers::{Deletion, PowerAction, ProviderError, ServerFact, ServerRequest, UserDataBytes};
+use crate::providers::{Deletion, ProviderError, ServerFact, ServerRequest, UserDataBytes};
 
 impl Behaviour for Server {
     const IS_MONITORED: bool = true;
@@ -37,14 +39,16 @@ impl Behaviour for Server {
     const TAKES_SIGHTINGS: bool = true;
 
     fn gates(resource: &Resource<Self>) -> Vec<Key> {
-        Self::references(resource).unwrap_or_default()
-    }
-
-    fn references(resource: &Resource<Self>) -> Option<Vec<Key>> {
         let network = resource.metadata.placement.network.map(NetworkId::key);
         let groups = resource.spec.security_groups().into_iter().map(SecurityGroupId::key);
         let authority = resource.spec.ssh_certificate_authority.map(SshCertificateAuthorityId::key);
-        Some(network.into_iter().chain(groups).chain(authority).collect())
+        network.into_iter().chain(groups).chain(authority).collect()
+    }
+
+    /// Images are held and not waited for: what has booted does not need its image to be changed in other ways.
+    fn references(resource: &Resource<Self>) -> Option<Vec<Key>> {
+        let images = resource.spec.images_held(&resource.detail).into_iter().map(ImageId::key);
+        Some(Self::gates(resource).into_iter().chain(images).collect())
     }
 
     /// Only the way down: the way up is [`Making`].
@@ -73,12 +77,7 @@ impl Behaviour for Server {
     }
 
     fn active(detail: &ServerDetail) -> Option<Statement> {
-        let truth = match detail.phase {
-            ServerPhase::Running => Truth::True,
-            ServerPhase::Unknown => return Some(Statement::new(Truth::Unknown, Reason::Unknown, "unknown")),
-            _ => Truth::False,
-        };
-        Some(Statement::new(truth, Reason::Phase(detail.phase), detail.phase.word().to_lowercase()))
+        Some(activity(detail.phase))
     }
 
     fn is_realised(detail: &ServerDetail) -> bool {
@@ -92,6 +91,16 @@ impl Behaviour for Server {
     fn fingerprint(detail: &ServerDetail) -> Option<u64> {
         detail.fingerprint
     }
+}
+
+/// What the Active axis says of a machine in this phase.
+pub(super) fn activity(phase: ServerPhase) -> Statement {
+    let truth = match phase {
+        ServerPhase::Running => Truth::True,
+        ServerPhase::Unknown => return Statement::new(Truth::Unknown, Reason::Unknown, "unknown"),
+        _ => Truth::False,
+    };
+    Statement::new(truth, Reason::Phase(phase), phase.word().to_lowercase())
 }
 
 fn absorb(detail: &mut ServerDetail, fact: &ServerFact) -> Health {
@@ -113,10 +122,11 @@ fn absorb(detail: &mut ServerDetail, fact: &ServerFact) -> Health {
         // Another machine than the one on record, if there was one: its own life begins.
         detail.server = Some(server.id.clone());
         detail.launched_at = None;
-        detail.image = server.image;
-        detail.rebuild = None;
+        (detail.image, detail.rebuild) = (server.image, None);
+        (detail.flavor, detail.resize) = (server.flavor, None);
     }
     detail.image = detail.image.or(server.image);
+    detail.flavor = detail.flavor.or(server.flavor);
     detail.scheduled_at = Some(server.created);
     detail.launched_at = server.launched.or(detail.launched_at);
     detail.provisioned_at = detail.provisioned_at.or(detail.launched_at);
@@ -124,15 +134,24 @@ fn absorb(detail: &mut ServerDetail, fact: &ServerFact) -> Health {
     if detail.phase != ServerPhase::Unknown {
         detail.phase_seen = detail.phase;
     }
-    let drifted = detail.rebuild.is_none() && server.image.is_some() && server.image != detail.image;
+    health(detail, server)
+}
+
+fn health(detail: &ServerDetail, server: &ServerSighting) -> Health {
+    let other_image = detail.rebuild.is_none() && server.image.is_some() && server.image != detail.image;
+    let other_flavor = detail.resize.is_none() && server.flavor.is_some() && server.flavor != detail.flavor;
     match server.status {
         CloudServerStatus::Error => Health::Errored("the cloud reports that the server has failed".to_owned()),
         CloudServerStatus::Unknown => Health::Unknown("the cloud does not know the state of the server".to_owned()),
         CloudServerStatus::Build | CloudServerStatus::Rebuild => {
             Health::Unknown("the server is being built".to_owned())
         }
+        CloudServerStatus::Resize | CloudServerStatus::VerifyResize => {
+            Health::Unknown("the server is being resized".to_owned())
+        }
         CloudServerStatus::Other => Health::Degraded(format!("the server is {}", detail.phase.word().to_lowercase())),
-        _ if drifted => Health::Degraded("the server runs on another image than was asked for".to_owned()),
+        _ if other_image => Health::Degraded("the server runs on another image than was asked for".to_owned()),
+        _ if other_flavor => Health::Degraded("the server runs with another flavor than was asked for".to_owned()),
         _ if detail.phase == ServerPhase::Crashed => Health::Degraded("the server has crashed".to_owned()),
         CloudServerStatus::Active | CloudServerStatus::Stopped => Health::Healthy,
     }
@@ -179,10 +198,20 @@ impl Making<'_> {
         }
         match self.result(CallName::ConvergeServer) {
             None => self.call(ProviderCall::ConvergeServer),
+            Some(Err(ProviderError::NotFound)) if self.resource.spec.only_reports_loss(self.detail) => self.lost(),
             Some(Err(error)) => conclude(dispose(error)),
             Some(Ok(Fact::Server(seen))) => self.after_look(&seen.fact),
             Some(Ok(_)) => conclude(dispose(&ProviderError::Unavailable("answered something else".to_owned()))),
         }
+    }
+
+    /// Its machine is gone, and whoever has it wants to decide what becomes of that.
+    #[expect(clippy::unused_self, reason = "reads as what it stands beside")]
+    fn lost(&self) -> Decided {
+        conclude(Outcome::UserActionRequired {
+            reason: Reason::Errored,
+            message: "the machine has vanished from its cloud; allow it to be made again, or delete it".to_owned(),
+        })
     }
 
     fn result(&self, name: CallName) -> Option<&Result<Fact, ProviderError>> {
@@ -217,11 +246,7 @@ impl Making<'_> {
             ServerPhase::Starting => matches!(self.detail.phase, ServerPhase::Starting | ServerPhase::Running),
             _ => true,
         };
-        let harmless = match self.rebuild_step(&seen.fact) {
-            RebuildStep::Nothing => !self.has_failed_to_boot(),
-            RebuildStep::Wait | RebuildStep::Settled(_) => self.detail.rebuild.is_some(),
-            RebuildStep::Note(_) | RebuildStep::Submit | RebuildStep::Failed => false,
-        };
+        let harmless = self.is_harmless(&seen.fact);
         (converged && follows && harmless && !asked && self.result(CallName::ConvergeServer).is_none())
             .then_some(&seen.fact)
     }
@@ -240,13 +265,7 @@ impl Making<'_> {
 
     /// The tries that count: those of this generation, since the last reset.
     fn tries(&self) -> CreationTries {
-        let (generation, resets) = (self.resource.metadata.generation, self.resource.metadata.resets);
-        let counted = &self.detail.creation;
-        if (counted.generation, counted.resets) == (generation, resets) {
-            counted.clone()
-        } else {
-            CreationTries { generation, resets, ..CreationTries::default() }
-        }
+        self.detail.creation.since(self.resource.metadata.generation, self.resource.metadata.resets)
     }
 
     fn count_failure(&self) -> Decided {
@@ -294,69 +313,6 @@ impl Making<'_> {
         }
     }
 
-    fn rebuild_step(&self, fact: &ServerFact) -> RebuildStep {
-        let server = fact.server.as_ref();
-        rebuild::next(&RebuildView {
-            marker: self.detail.rebuild,
-            desired: self.resource.spec.image,
-            realised: self.detail.image,
-            seen: server.and_then(|server| server.image),
-            launched: self.detail.launched_at.is_some(),
-            errored: server.is_some_and(|server| server.status == CloudServerStatus::Error),
-            busy: server.is_none_or(ServerSighting::is_busy),
-        })
-    }
-
-    fn settle(&self, fact: &ServerFact) -> Decided {
-        if let Some(sent) = self.result(CallName::RebuildServer) {
-            return self.after_order(sent);
-        }
-        match self.rebuild_step(fact) {
-            RebuildStep::Nothing => self.rest(fact),
-            RebuildStep::Note(rebuild) => self.note_rebuild(rebuild),
-            RebuildStep::Submit => self.call(|request| ProviderCall::RebuildServer(request, self.resource.spec.image)),
-            RebuildStep::Wait if self.detail.launched_at.is_none() => self.rest(fact),
-            RebuildStep::Wait => conclude(Outcome::on_cloud("the server is being rebuilt", Reason::Provisioning)),
-            RebuildStep::Settled(image) => {
-                let detail = ServerDetail { image: Some(image), rebuild: None, ..self.detail.clone() };
-                Ok(Decision::Run(vec![note(&detail, None)]))
-            }
-            RebuildStep::Failed => conclude(Outcome::UserActionRequired {
-                reason: Reason::ServerRebuildFailed,
-                message: "the server could not be rebuilt with this image; ask for another one".to_owned(),
-            }),
-        }
-    }
-
-    /// The order is out: what was seen before it says nothing any more, so this pass ends here.
-    fn after_order(&self, sent: &Result<Fact, ProviderError>) -> Decided {
-        let target = self.resource.spec.image;
-        let accepted = Rebuild { target, state: RebuildState::Rebuilding };
-        match sent {
-            Ok(_) if self.detail.rebuild != Some(accepted) => self.note_rebuild(accepted),
-            Ok(_) | Err(ProviderError::Conflict(_)) => {
-                conclude(Outcome::on_cloud("the server is being rebuilt", Reason::Provisioning))
-            }
-            Err(error) => conclude(dispose(error)),
-        }
-    }
-
-    #[expect(clippy::unnecessary_wraps, reason = "reads as what it stands beside")]
-    fn note_rebuild(&self, rebuild: Rebuild) -> Decided {
-        let mut detail = ServerDetail { rebuild: Some(rebuild), ..self.detail.clone() };
-        if rebuild.state == RebuildState::Rebuilding {
-            detail.phase = ServerPhase::Rebuilding;
-            detail.phase_seen = ServerPhase::Rebuilding;
-        }
-        let said = match rebuild.state {
-            RebuildState::Initiated => Some("the server is about to be rebuilt with another image"),
-            RebuildState::Rebuilding => Some("the server is being rebuilt"),
-            RebuildState::Failed => None,
-        };
-        let statement = said.map(|message| Statement::new(Truth::False, Reason::Provisioning, message));
-        Ok(Decision::Run(vec![note(&detail, statement)]))
-    }
-
     fn rest(&self, fact: &ServerFact) -> Decided {
         if self.detail.launched_at.is_none() {
             let message = match self.detail.phase {
@@ -372,70 +328,6 @@ impl Making<'_> {
             return conclude(Outcome::Watching { message, waits_for: Vec::new() });
         }
         conclude(Outcome::Done)
-    }
-
-    /// The next thing to do about verbs, in the order in which they were asked for; `None` when there is nothing, or
-    /// nothing now.
-    fn operate(&self) -> Result<Option<Vec<Effect>>, CorruptRecord> {
-        self.view.operations.first().map_or(Ok(None), |operation| self.carry_out(operation))
-    }
-
-    fn carry_out(&self, operation: &OpenOperation) -> Result<Option<Vec<Effect>>, CorruptRecord> {
-        let progress = |progress| vec![Effect::Operate { operation: operation.id, progress }];
-        let failed = |cause, message| Ok(Some(progress(OperationProgress::Failed { cause, message })));
-        let answer = self.result(CallName::Operate(operation.id));
-        match answer {
-            Some(Ok(fact)) => return Ok(Some(self.carried_out(operation, fact))),
-            Some(Err(ProviderError::NotFound)) => {
-                return failed(OperationFailure::NotFound, "the server is not there");
-            }
-            Some(Err(ProviderError::Conflict(_) | ProviderError::Rejected(_))) => {
-                return failed(OperationFailure::Conflict, "the state of the server does not allow it");
-            }
-            // Doing it twice is doing it: the next pass tries again, until nobody waits for it any more.
-            Some(Err(_)) if operation.verb.is_repeatable() => return Ok(None),
-            Some(Err(_)) => return failed(OperationFailure::Unavailable, "it is not known whether it was done"),
-            None => {}
-        }
-        if operation.expires <= self.view.now {
-            return failed(OperationFailure::Unavailable, "it could not be done in time");
-        }
-        if self.detail.server.is_none() {
-            return failed(OperationFailure::Conflict, "the server has not been made yet");
-        }
-        if !operation.is_started {
-            return Ok(Some(progress(OperationProgress::Started)));
-        }
-        // Begun by a pass that did not live to tell: whether it was sent is not known.
-        if !operation.is_ours && !operation.verb.is_repeatable() {
-            return failed(OperationFailure::Unavailable, "it is not known whether it was done");
-        }
-        let request = ServerRequest::of(self.resource, None)?;
-        let power = |action| ProviderCall::PowerServer(operation.id, request.clone(), action);
-        let call = match operation.verb {
-            Verb::Start => power(PowerAction::Start),
-            Verb::Stop => power(PowerAction::Stop),
-            Verb::SoftReboot => power(PowerAction::SoftReboot),
-            Verb::HardReboot => power(PowerAction::HardReboot),
-            Verb::ConsoleSession => ProviderCall::ConsoleSession(operation.id, request),
-            Verb::Snapshot => return failed(OperationFailure::Conflict, "snapshots are not supported"),
-        };
-        Ok(Some(vec![Effect::Call(Box::new(call))]))
-    }
-
-    fn carried_out(&self, operation: &OpenOperation, fact: &Fact) -> Vec<Effect> {
-        let result = match fact {
-            Fact::Console(address) => Some(address.clone()),
-            _ => None,
-        };
-        let succeeded = Effect::Operate { operation: operation.id, progress: OperationProgress::Succeeded(result) };
-        let phase = match operation.verb {
-            Verb::Start => ServerPhase::Starting,
-            Verb::Stop => ServerPhase::Stopping,
-            _ => return vec![succeeded],
-        };
-        let detail = ServerDetail { phase, phase_seen: phase, ..self.detail.clone() };
-        vec![note(&detail, None), succeeded]
     }
 }
 
