@@ -27,7 +27,7 @@ use super::tasks::spawn_pass;
 use super::{Environment, Options};
 use crate::graph::Node;
 use crate::graph::message::{Message, Observation, Sighting};
-use crate::graph::outcome::{Ending, Outcome, PassReport};
+use crate::graph::outcome::{Ending, Held, Outcome, PassReport};
 use crate::graph::snapshot::{EVENTS_MAX, Event, Phase, Snapshot};
 use crate::graph::timers::TimerToken;
 use crate::model::condition::{Reason, Truth};
@@ -105,8 +105,8 @@ pub struct State {
     reread: bool,
     /// Verbs may have been asked for: the next pass looks for them.
     asked: bool,
-    /// The intent whose references a pass found even: the next one need not look.
-    even: Option<Revision>,
+    /// What a pass found it to refer to: the next one need not look.
+    held: Option<Held>,
     /// What a monitor said that no pass has seen yet.
     observation: Option<Observation>,
     sequence: Sequence,
@@ -145,7 +145,7 @@ impl Actor for ResourceActor {
             dirty: false,
             reread: birth.first_pass == FirstPass::Now,
             asked: birth.first_pass != FirstPass::WhenTold,
-            even: None,
+            held: None,
             observation: None,
             sequence: Sequence::default(),
             attempt: 0,
@@ -247,7 +247,7 @@ impl State {
             self.record = Arc::clone(record);
             self.sequence = Sequence::default();
             self.observation = None;
-            self.even = None;
+            self.held = None;
         }
         self.attempt = 0;
         self.unpark();
@@ -316,16 +316,16 @@ impl State {
             attempt: self.attempt,
             reread: std::mem::take(&mut self.reread),
             asked: std::mem::take(&mut self.asked),
-            even: self.even,
+            held: self.held.take(),
         };
         self.running = Some(Running { cancelled, revision: self.record.revision });
         let (environment, entry) = (Arc::clone(&self.environment), self.entry);
         let (key, number) = (self.record.key, self.passes);
         let (graph, panicked) = (self.environment.graph.clone(), self.environment.graph.clone());
         let work = async move {
-            let Finished { ending, sequence, operations_left, operations_cut, even } =
+            let Finished { ending, sequence, operations_left, operations_cut, held } =
                 pass::run(&environment, entry, start).await;
-            let report = PassReport { pass: number, ending, sequence, operations_left, operations_cut, even };
+            let report = PassReport { pass: number, ending, sequence, operations_left, operations_cut, held };
             graph.send(key, Message::PassFinished(Box::new(report)));
         };
         let on_panic = move |text| {
@@ -336,7 +336,7 @@ impl State {
                 sequence: None,
                 operations_left: true,
                 operations_cut: false,
-                even: None,
+                held: None,
             };
             panicked.send(key, Message::PassFinished(Box::new(report)));
         };
@@ -352,7 +352,7 @@ impl State {
         self.sequence = self.sequence.max(report.sequence.unwrap_or_default());
         self.asked |= report.operations_left;
         self.dirty |= report.operations_cut;
-        self.even = report.even;
+        self.held = report.held;
         // What was seen before this pass looked for itself says nothing any more; that it came is reason to look again.
         if self.observation.as_ref().is_some_and(|seen| Some(seen.sequence) <= report.sequence) {
             self.observation = None;
@@ -403,6 +403,8 @@ impl State {
         }
         match outcome {
             Outcome::Done => {
+                // Not looked at again before there is a new intent.
+                self.held = None;
                 self.clear_timer();
                 self.events.drain(..self.events.len().saturating_sub(2));
                 self.note("done");

@@ -91,6 +91,13 @@ pub struct PassReport {
     pub operations_left: bool,
     /// Some of them have not been looked at.
     pub operations_cut: bool,
-    /// The intent whose references were found even.
-    pub even: Option<Revision>,
+    /// What the resource was found to refer to.
+    pub held: Option<Held>,
+}
+
+/// What a resource refers to, as long as this is its intent and none of its passes changes it.
+#[derive(Clone, Debug)]
+pub struct Held {
+    pub revision: Revision,
+    pub targets: Vec<Key>,
 }

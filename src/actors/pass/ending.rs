@@ -1,7 +1,10 @@
 //! How a resource ends: who goes with it, who still holds it, and what it gives back.
 
+use std::sync::Arc;
+
 use super::super::kind;
 use super::{Interruption, Pass};
+use crate::graph::outcome::Held;
 use crate::model::condition::{Condition, Truth};
 use crate::model::edge::Holder;
 use crate::model::ids::{Key, Kind};
@@ -75,16 +78,14 @@ impl Pass<'_> {
     /// What is used is held. Acceptance has seen to it; where that was cut into single writes, a pass that gave
     /// something back in their middle may have undone it.
     pub(super) async fn take_references(&mut self) -> Result<(), Interruption> {
-        if self.is_realised() || self.is_even() || self.record.metadata.is_deleting() {
+        if self.is_realised() || self.record.metadata.is_deleting() {
             return Ok(());
         }
         let Some(wanted) = (self.entry.references)(&self.record)? else { return Ok(()) };
-        let (store, holder) = (&self.environment.store, Holder::Resource(self.record.key));
-        let held = store.referred_by(&holder).await?;
-        if held.len() == wanted.len() && wanted.iter().all(|target| held.contains(target)) {
-            self.even = Some(self.record.revision);
-        }
+        let (store, holder) = (Arc::clone(&self.environment.store), Holder::Resource(self.record.key));
+        let held = self.held().await?;
         for target in wanted.into_iter().filter(|target| !held.contains(target)) {
+            self.held = None;
             let write = Write::AddReference { target, holder: holder.clone() };
             match store.commit(Batch::of(vec![write]).provided(Precondition::Live(self.record.key))).await {
                 // What cannot be held any more is a gate that does not open: the decision says so.
@@ -95,26 +96,32 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Was exactly what this intent uses found to be held? Nobody changes that but who changes the intent.
-    fn is_even(&self) -> bool {
-        self.even == Some(self.record.revision)
+    /// What it refers to. Nobody changes that but its passes and whoever changes the intent, so it is read once for each.
+    async fn held(&mut self) -> Result<Vec<Key>, StoreError> {
+        if let Some(held) = self.held.as_ref().filter(|held| held.revision == self.record.revision) {
+            return Ok(held.targets.clone());
+        }
+        let targets = self.environment.store.referred_by(&Holder::Resource(self.record.key)).await?;
+        self.held = Some(Held { revision: self.record.revision, targets: targets.clone() });
+        Ok(targets)
     }
 
     /// What is no longer used is given back, once the cloud has followed. Before the status says that it has: a crash
     /// in between would leave a reference that nobody looks at any more. Only if the intent is still the one that was
     /// realised: a newer one may use it again.
-    pub(super) async fn give_back_references(&self) -> Result<(), Interruption> {
-        if self.is_realised() || self.is_even() {
+    pub(super) async fn give_back_references(&mut self) -> Result<(), Interruption> {
+        if self.is_realised() {
             return Ok(());
         }
         let Some(wanted) = (self.entry.references)(&self.record)? else { return Ok(()) };
         let holder = Holder::Resource(self.record.key);
-        let held = self.environment.store.referred_by(&holder).await?;
+        let held = self.held().await?;
         let unused = held.into_iter().filter(|target| !wanted.contains(target));
         let writes = unused.map(|target| Write::RemoveReference { target, holder: holder.clone() }).collect::<Vec<_>>();
         if writes.is_empty() {
             return Ok(());
         }
+        self.held = None;
         for write in &writes {
             if let Write::RemoveReference { target, .. } = write {
                 self.environment.graph.unsubscribe(*target, self.record.key);
