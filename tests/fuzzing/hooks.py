@@ -165,7 +165,8 @@ def meant(operation, body):
     """The body with texts that mean something where they must."""
     body = refined(body)
     for (changed, section, field), collection in UNCHANGEABLE.items():
-        if changed == operation:
+        # A body may be right of its kind and lack the part all the same: what is drawn to be refused stays as it is.
+        if changed == operation and isinstance(body.get(section), dict):
             body[section][field] = parents.body(collection)[section][field]
     return body
 
