@@ -9,6 +9,8 @@ pub mod call;
 pub mod file_storage;
 pub mod image_probe;
 pub mod image_schema;
+#[cfg(feature = "openstack")]
+pub mod openstack;
 pub mod pool;
 pub mod simulated;
 pub mod ssh_key_pair;

@@ -1,0 +1,3 @@
+//! The provider of OpenStack regions.
+
+pub mod transport;
