@@ -1,3 +1,104 @@
-//! The provider of OpenStack regions.
+//! The provider of OpenStack regions: converge, adopt, confirm.
+//!
+//! It looks first, creates only where an answer has said that there is nothing, and adopts what a lost answer, or the
+//! service before us, left behind ([`names`]). Every call goes through the region's pool ([`session`], which says how a
+//! kind is written) over one way to the cloud ([`transport`]), which is made of the region's settings and of credentials
+//! that are never stored ([`connection`], [`credentials`]).
 
+mod connection;
+mod credentials;
+pub mod names;
+mod principals;
+mod session;
 pub mod transport;
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+
+use crate::model::identity::IdentityDetail;
+use crate::model::ids::RegionId;
+use crate::model::openstack::OpenstackSettings;
+use crate::providers::image_schema::{Reported, SigningKey};
+use crate::providers::pool::Pool;
+use crate::providers::types::ExternalNetwork;
+use crate::providers::{
+    CallContext, Deletion, IdentityRequest, NetworkFact, NetworkRequest, Observed, Provider, ProviderError,
+    ProviderResult,
+};
+use connection::Connection;
+
+pub use connection::Acting;
+pub use principals::{Principal, Principals, StoredPrincipals};
+use session::Session;
+
+/// One region on an OpenStack cloud.
+pub struct OpenstackProvider {
+    region: RegionId,
+    pool: Pool,
+    connection: Connection,
+    principals: Arc<dyn Principals>,
+    settings: OpenstackSettings,
+    signing_key: Option<SigningKey>,
+    /// Images of the catalogue that make no sense, and that somebody has been told of.
+    unfit: Mutex<Reported>,
+}
+
+impl OpenstackProvider {
+    /// Makes no call and reads no file. The error is an operator's: settings that make no sense.
+    pub fn new(
+        region: RegionId,
+        pool: Pool,
+        settings: OpenstackSettings,
+        principals: Arc<dyn Principals>,
+    ) -> Result<Self, String> {
+        settings.validate().map_err(|error| error.to_string())?;
+        let signing_key = settings.image.signing_key.as_deref().map(SigningKey::from_pem).transpose();
+        let signing_key = signing_key.map_err(|error| error.to_string())?;
+        let connection = Connection::new(settings.clone());
+        Ok(Self { region, pool, connection, principals, settings, signing_key, unfit: Mutex::default() })
+    }
+
+    const fn session<'a>(&'a self, context: &'a CallContext<'a>) -> Session<'a> {
+        Session { provider: self, context }
+    }
+}
+
+#[async_trait]
+impl Provider for OpenstackProvider {
+    fn region(&self) -> RegionId {
+        self.region
+    }
+
+    async fn external_networks(&self, _context: &CallContext<'_>) -> ProviderResult<Vec<ExternalNetwork>> {
+        Err(ProviderError::Unsupported("external networks"))
+    }
+
+    async fn converge_identity(
+        &self,
+        _context: &CallContext<'_>,
+        _request: &IdentityRequest,
+    ) -> ProviderResult<Observed<IdentityDetail>> {
+        Err(ProviderError::Unsupported("identities"))
+    }
+
+    async fn delete_identity(
+        &self,
+        _context: &CallContext<'_>,
+        _request: &IdentityRequest,
+    ) -> ProviderResult<Deletion> {
+        Err(ProviderError::Unsupported("identities"))
+    }
+
+    async fn converge_network(
+        &self,
+        _context: &CallContext<'_>,
+        _request: &NetworkRequest,
+    ) -> ProviderResult<Observed<NetworkFact>> {
+        Err(ProviderError::Unsupported("networks"))
+    }
+
+    async fn delete_network(&self, _context: &CallContext<'_>, _request: &NetworkRequest) -> ProviderResult<Deletion> {
+        Err(ProviderError::Unsupported("networks"))
+    }
+}
