@@ -8,6 +8,7 @@
 mod connection;
 mod credentials;
 pub mod names;
+mod offers;
 mod principals;
 mod session;
 pub mod transport;
@@ -21,7 +22,7 @@ use crate::model::ids::RegionId;
 use crate::model::openstack::OpenstackSettings;
 use crate::providers::image_schema::{Reported, SigningKey};
 use crate::providers::pool::Pool;
-use crate::providers::types::ExternalNetwork;
+use crate::providers::types::{ExternalNetwork, Flavor, Image, VolumeClass};
 use crate::providers::{
     CallContext, Deletion, IdentityRequest, NetworkFact, NetworkRequest, Observed, Provider, ProviderError,
     ProviderResult,
@@ -70,8 +71,20 @@ impl Provider for OpenstackProvider {
         self.region
     }
 
-    async fn external_networks(&self, _context: &CallContext<'_>) -> ProviderResult<Vec<ExternalNetwork>> {
-        Err(ProviderError::Unsupported("external networks"))
+    async fn flavors(&self, context: &CallContext<'_>) -> ProviderResult<Vec<Flavor>> {
+        self.session(context).flavors().await
+    }
+
+    async fn images(&self, context: &CallContext<'_>) -> ProviderResult<Vec<Image>> {
+        self.session(context).images().await
+    }
+
+    async fn volume_classes(&self, context: &CallContext<'_>) -> ProviderResult<Vec<VolumeClass>> {
+        self.session(context).volume_classes().await
+    }
+
+    async fn external_networks(&self, context: &CallContext<'_>) -> ProviderResult<Vec<ExternalNetwork>> {
+        self.session(context).external_networks().await
     }
 
     async fn converge_identity(
