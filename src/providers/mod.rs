@@ -7,6 +7,7 @@
 
 pub mod call;
 pub mod file_storage;
+mod fingerprint;
 pub mod image_probe;
 pub mod image_schema;
 #[cfg(feature = "openstack")]

@@ -9,8 +9,9 @@ use async_trait::async_trait;
 
 use super::transport::{Login, Proof, Scope, Secret};
 use crate::model::identity::Identity;
-use crate::model::ids::{IdentityId, ProviderProjectId, ProviderServerGroupId, ProviderUserId};
-use crate::model::sealed::EnvelopeKey;
+use crate::model::ids::{IdentityId, ProviderProjectId, ProviderServerGroupId, ProviderUserId, ServerId};
+use crate::model::sealed::{EnvelopeKey, Sealed};
+use crate::model::server::Server;
 use crate::providers::{ProviderError, ProviderResult};
 use crate::store::Store;
 
@@ -37,6 +38,10 @@ impl Principal {
 pub trait Principals: Send + Sync {
     /// `PrincipalMissing` while it is not complete.
     async fn find(&self, id: IdentityId) -> ProviderResult<Arc<Principal>>;
+    /// Whose a server is, if there is such a server.
+    async fn of_server(&self, server: ServerId) -> ProviderResult<Option<IdentityId>>;
+    /// What somebody sealed in a record of theirs, for the cloud alone.
+    fn open(&self, sealed: &Sealed<String>) -> ProviderResult<String>;
 }
 
 /// Those that are stored.
@@ -64,5 +69,15 @@ impl Principals for StoredPrincipals {
         let secret = Secret::new(self.envelope.open(&credential.secret)?);
         let server_group = detail.server_group;
         Ok(Arc::new(Principal { project, user, credential: credential.id, secret, server_group }))
+    }
+
+    async fn of_server(&self, server: ServerId) -> ProviderResult<Option<IdentityId>> {
+        let Some(record) = self.store.get(server.key()).await? else { return Ok(None) };
+        let corrupt = |error: crate::model::record::CorruptRecord| ProviderError::Unavailable(error.to_string());
+        record.open::<Server>().and_then(|server| server.identity()).map(Some).map_err(corrupt)
+    }
+
+    fn open(&self, sealed: &Sealed<String>) -> ProviderResult<String> {
+        Ok(self.envelope.open(sealed)?)
     }
 }

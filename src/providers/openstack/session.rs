@@ -183,7 +183,7 @@ impl Session<'_> {
         }
     }
 
-    fn client(&self, acting: &Acting) -> ProviderResult<Client> {
+    pub(super) fn client(&self, acting: &Acting) -> ProviderResult<Client> {
         self.provider.connection.client(acting).map_err(ProviderError::from)
     }
 
