@@ -7,6 +7,7 @@
 
 mod connection;
 mod credentials;
+mod identity;
 pub mod names;
 mod offers;
 mod principals;
@@ -89,18 +90,14 @@ impl Provider for OpenstackProvider {
 
     async fn converge_identity(
         &self,
-        _context: &CallContext<'_>,
-        _request: &IdentityRequest,
+        context: &CallContext<'_>,
+        request: &IdentityRequest,
     ) -> ProviderResult<Observed<IdentityDetail>> {
-        Err(ProviderError::Unsupported("identities"))
+        self.session(context).converge_identity(request).await
     }
 
-    async fn delete_identity(
-        &self,
-        _context: &CallContext<'_>,
-        _request: &IdentityRequest,
-    ) -> ProviderResult<Deletion> {
-        Err(ProviderError::Unsupported("identities"))
+    async fn delete_identity(&self, context: &CallContext<'_>, request: &IdentityRequest) -> ProviderResult<Deletion> {
+        self.session(context).delete_identity(request).await
     }
 
     async fn converge_network(
