@@ -7,10 +7,15 @@
 
 mod connection;
 mod credentials;
+mod fingerprint;
 mod identity;
 pub mod names;
+mod network;
+mod network_plan;
 mod offers;
 mod principals;
+mod security_group;
+mod security_group_plan;
 mod session;
 pub mod transport;
 
@@ -25,8 +30,8 @@ use crate::providers::image_schema::{Reported, SigningKey};
 use crate::providers::pool::Pool;
 use crate::providers::types::{ExternalNetwork, Flavor, Image, VolumeClass};
 use crate::providers::{
-    CallContext, Deletion, IdentityRequest, NetworkFact, NetworkRequest, Observed, Provider, ProviderError,
-    ProviderResult,
+    CallContext, Deletion, IdentityRequest, NetworkFact, NetworkRequest, Observed, Provider, ProviderResult,
+    SecurityGroupFact, SecurityGroupRequest,
 };
 use connection::Connection;
 
@@ -102,13 +107,29 @@ impl Provider for OpenstackProvider {
 
     async fn converge_network(
         &self,
-        _context: &CallContext<'_>,
-        _request: &NetworkRequest,
+        context: &CallContext<'_>,
+        request: &NetworkRequest,
     ) -> ProviderResult<Observed<NetworkFact>> {
-        Err(ProviderError::Unsupported("networks"))
+        self.session(context).converge_network(request).await
     }
 
-    async fn delete_network(&self, _context: &CallContext<'_>, _request: &NetworkRequest) -> ProviderResult<Deletion> {
-        Err(ProviderError::Unsupported("networks"))
+    async fn delete_network(&self, context: &CallContext<'_>, request: &NetworkRequest) -> ProviderResult<Deletion> {
+        self.session(context).delete_network(request).await
+    }
+
+    async fn converge_security_group(
+        &self,
+        context: &CallContext<'_>,
+        request: &SecurityGroupRequest,
+    ) -> ProviderResult<Observed<SecurityGroupFact>> {
+        self.session(context).converge_security_group(request).await
+    }
+
+    async fn delete_security_group(
+        &self,
+        context: &CallContext<'_>,
+        request: &SecurityGroupRequest,
+    ) -> ProviderResult<Deletion> {
+        self.session(context).delete_security_group(request).await
     }
 }
