@@ -9,6 +9,7 @@ mod connection;
 mod credentials;
 mod fingerprint;
 mod identity;
+mod listing;
 pub mod names;
 mod network;
 mod network_plan;
@@ -22,18 +23,20 @@ pub mod transport;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use uuid::Uuid;
 
 use crate::model::identity::IdentityDetail;
-use crate::model::ids::RegionId;
+use crate::model::ids::{Kind, RegionId};
 use crate::model::openstack::OpenstackSettings;
 use crate::providers::image_schema::{Reported, SigningKey};
 use crate::providers::pool::Pool;
 use crate::providers::types::{ExternalNetwork, Flavor, Image, VolumeClass};
 use crate::providers::{
-    CallContext, Deletion, IdentityRequest, NetworkFact, NetworkRequest, Observed, Provider, ProviderResult,
-    SecurityGroupFact, SecurityGroupRequest,
+    CallContext, Deletion, IdentityRequest, Listed, Listing, NetworkFact, NetworkRequest, Observed, Provider,
+    ProviderResult, SecurityGroupFact, SecurityGroupRequest,
 };
 use connection::Connection;
+use listing::Sweeps;
 
 pub use connection::Acting;
 pub use principals::{Principal, Principals, StoredPrincipals};
@@ -49,6 +52,8 @@ pub struct OpenstackProvider {
     signing_key: Option<SigningKey>,
     /// Images of the catalogue that make no sense, and that somebody has been told of.
     unfit: Mutex<Reported>,
+    /// What one page of a bulk list leaves to the next.
+    sweeps: Mutex<Sweeps>,
 }
 
 impl OpenstackProvider {
@@ -63,7 +68,16 @@ impl OpenstackProvider {
         let signing_key = settings.image.signing_key.as_deref().map(SigningKey::from_pem).transpose();
         let signing_key = signing_key.map_err(|error| error.to_string())?;
         let connection = Connection::new(settings.clone());
-        Ok(Self { region, pool, connection, principals, settings, signing_key, unfit: Mutex::default() })
+        Ok(Self {
+            region,
+            pool,
+            connection,
+            principals,
+            settings,
+            signing_key,
+            unfit: Mutex::default(),
+            sweeps: Mutex::default(),
+        })
     }
 
     const fn session<'a>(&'a self, context: &'a CallContext<'a>) -> Session<'a> {
@@ -131,5 +145,15 @@ impl Provider for OpenstackProvider {
         request: &SecurityGroupRequest,
     ) -> ProviderResult<Deletion> {
         self.session(context).delete_security_group(request).await
+    }
+
+    async fn list(
+        &self,
+        context: &CallContext<'_>,
+        kind: Kind,
+        only: Option<&[Uuid]>,
+        after: Option<&str>,
+    ) -> ProviderResult<Observed<Listing<Listed>>> {
+        self.session(context).list(kind, only, after).await
     }
 }
