@@ -105,6 +105,8 @@ pub struct State {
     reread: bool,
     /// Verbs may have been asked for: the next pass looks for them.
     asked: bool,
+    /// The intent whose references a pass found even: the next one need not look.
+    even: Option<Revision>,
     /// What a monitor said that no pass has seen yet.
     observation: Option<Observation>,
     sequence: Sequence,
@@ -143,6 +145,7 @@ impl Actor for ResourceActor {
             dirty: false,
             reread: birth.first_pass == FirstPass::Now,
             asked: birth.first_pass != FirstPass::WhenTold,
+            even: None,
             observation: None,
             sequence: Sequence::default(),
             attempt: 0,
@@ -244,6 +247,7 @@ impl State {
             self.record = Arc::clone(record);
             self.sequence = Sequence::default();
             self.observation = None;
+            self.even = None;
         }
         self.attempt = 0;
         self.unpark();
@@ -312,21 +316,28 @@ impl State {
             attempt: self.attempt,
             reread: std::mem::take(&mut self.reread),
             asked: std::mem::take(&mut self.asked),
+            even: self.even,
         };
         self.running = Some(Running { cancelled, revision: self.record.revision });
         let (environment, entry) = (Arc::clone(&self.environment), self.entry);
         let (key, number) = (self.record.key, self.passes);
         let (graph, panicked) = (self.environment.graph.clone(), self.environment.graph.clone());
         let work = async move {
-            let Finished { ending, sequence, operations_left, operations_cut } =
+            let Finished { ending, sequence, operations_left, operations_cut, even } =
                 pass::run(&environment, entry, start).await;
-            let report = PassReport { pass: number, ending, sequence, operations_left, operations_cut };
+            let report = PassReport { pass: number, ending, sequence, operations_left, operations_cut, even };
             graph.send(key, Message::PassFinished(Box::new(report)));
         };
         let on_panic = move |text| {
             let ending = Ending::Panicked(text);
-            let report =
-                PassReport { pass: number, ending, sequence: None, operations_left: true, operations_cut: false };
+            let report = PassReport {
+                pass: number,
+                ending,
+                sequence: None,
+                operations_left: true,
+                operations_cut: false,
+                even: None,
+            };
             panicked.send(key, Message::PassFinished(Box::new(report)));
         };
         self.node.hold_pass(spawn_pass(&self.environment.passes, work, on_panic));
@@ -341,6 +352,7 @@ impl State {
         self.sequence = self.sequence.max(report.sequence.unwrap_or_default());
         self.asked |= report.operations_left;
         self.dirty |= report.operations_cut;
+        self.even = report.even;
         // What was seen before this pass looked for itself says nothing any more; that it came is reason to look again.
         if self.observation.as_ref().is_some_and(|seen| Some(seen.sequence) <= report.sequence) {
             self.observation = None;

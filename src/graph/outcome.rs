@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::model::condition::{Reason, Statement, Truth};
 use crate::model::ids::Key;
-use crate::model::record::Record;
+use crate::model::record::{Record, Revision};
 use crate::providers::Sequence;
 
 /// Where a pass ended. Ordered by severity: of several at once, the greatest is reported.
@@ -91,4 +91,6 @@ pub struct PassReport {
     pub operations_left: bool,
     /// Some of them have not been looked at.
     pub operations_cut: bool,
+    /// The intent whose references were found even.
+    pub even: Option<Revision>,
 }

@@ -94,29 +94,26 @@ fn default_cluster_roles() -> Vec<String> {
     vec!["member".to_owned(), "load-balancer_member".to_owned()]
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OpenstackComputeSettings {
-    #[serde(default = "default_server_group_policy")]
-    pub server_group_policy: String,
+    #[serde(default)]
+    pub server_group_policy: ServerGroupPolicy,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub placement_preflight: Option<PlacementPreflight>,
     #[serde(default)]
     pub flavors: FlavorSettings,
 }
 
-impl Default for OpenstackComputeSettings {
-    fn default() -> Self {
-        Self {
-            server_group_policy: default_server_group_policy(),
-            placement_preflight: None,
-            flavors: FlavorSettings::default(),
-        }
-    }
-}
-
-fn default_server_group_policy() -> String {
-    "soft-anti-affinity".to_owned()
+/// How servers of one principal are spread over hosts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ServerGroupPolicy {
+    Affinity,
+    AntiAffinity,
+    SoftAffinity,
+    #[default]
+    SoftAntiAffinity,
 }
 
 /// Whether it is asked, before a pinned server is made, if its host could take it.
@@ -332,7 +329,7 @@ mod tests {
     fn what_is_left_out_has_the_defaults_of_the_service_before() {
         let settings = settings(SMALL).expect("good");
         assert_eq!(settings.identity.cluster_roles, ["member", "load-balancer_member"]);
-        assert_eq!(settings.compute.server_group_policy, "soft-anti-affinity");
+        assert_eq!(settings.compute.server_group_policy, ServerGroupPolicy::SoftAntiAffinity);
         assert!(settings.block_storage.volume_classes.ids.is_empty(), "nothing is offered unless it is named");
         assert_eq!(settings.interface.unwrap_or_default(), Interface::Public);
     }

@@ -74,13 +74,16 @@ impl Pass<'_> {
 
     /// What is used is held. Acceptance has seen to it; where that was cut into single writes, a pass that gave
     /// something back in their middle may have undone it.
-    pub(super) async fn take_references(&self) -> Result<(), Interruption> {
-        if self.is_realised() || self.record.metadata.is_deleting() {
+    pub(super) async fn take_references(&mut self) -> Result<(), Interruption> {
+        if self.is_realised() || self.is_even() || self.record.metadata.is_deleting() {
             return Ok(());
         }
         let Some(wanted) = (self.entry.references)(&self.record)? else { return Ok(()) };
         let (store, holder) = (&self.environment.store, Holder::Resource(self.record.key));
         let held = store.referred_by(&holder).await?;
+        if held.len() == wanted.len() && wanted.iter().all(|target| held.contains(target)) {
+            self.even = Some(self.record.revision);
+        }
         for target in wanted.into_iter().filter(|target| !held.contains(target)) {
             let write = Write::AddReference { target, holder: holder.clone() };
             match store.commit(Batch::of(vec![write]).provided(Precondition::Live(self.record.key))).await {
@@ -92,11 +95,16 @@ impl Pass<'_> {
         Ok(())
     }
 
+    /// Was exactly what this intent uses found to be held? Nobody changes that but who changes the intent.
+    fn is_even(&self) -> bool {
+        self.even == Some(self.record.revision)
+    }
+
     /// What is no longer used is given back, once the cloud has followed. Before the status says that it has: a crash
     /// in between would leave a reference that nobody looks at any more. Only if the intent is still the one that was
     /// realised: a newer one may use it again.
     pub(super) async fn give_back_references(&self) -> Result<(), Interruption> {
-        if self.is_realised() {
+        if self.is_realised() || self.is_even() {
             return Ok(());
         }
         let Some(wanted) = (self.entry.references)(&self.record)? else { return Ok(()) };

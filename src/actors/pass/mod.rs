@@ -25,7 +25,7 @@ use crate::model::condition::{Axis, Reason};
 use crate::model::edge::Holder;
 use crate::model::ids::{Key, Kind};
 use crate::model::network::VlanId;
-use crate::model::record::{CorruptRecord, Document, Record};
+use crate::model::record::{CorruptRecord, Document, Record, Revision};
 use crate::model::sealed::{SealError, Sealed};
 use crate::providers::call::{CallName, Fact, ProviderCall};
 use crate::providers::{CallContext, Ledger, ProviderError, Sequence};
@@ -50,6 +50,8 @@ pub struct Start {
     pub reread: bool,
     /// Verbs may have been asked for.
     pub asked: bool,
+    /// The intent whose references an earlier pass found even.
+    pub even: Option<Revision>,
 }
 
 /// What a pass leaves behind beside its ending.
@@ -61,6 +63,8 @@ pub struct Finished {
     pub operations_left: bool,
     /// There were more than one pass takes: another one is due at once.
     pub operations_cut: bool,
+    /// The intent whose references were found even: what it uses is held, and nothing else.
+    pub even: Option<Revision>,
 }
 
 /// Why a pass could not come to an outcome of its own.
@@ -93,6 +97,7 @@ pub async fn run(environment: &Environment, entry: &KindEntry, start: Start) -> 
         operations_left: start.asked,
         operations_cut: false,
         overtaken: false,
+        even: start.even,
         start,
     };
     let ending = match pass.work().await {
@@ -111,7 +116,7 @@ pub async fn run(environment: &Environment, entry: &KindEntry, start: Start) -> 
     };
     tracing::debug!(?ending, sequence = ?pass.sequence, "a pass ended");
     let (operations_left, operations_cut) = (pass.operations_left, pass.operations_cut);
-    Finished { ending, sequence: pass.sequence, operations_left, operations_cut }
+    Finished { ending, sequence: pass.sequence, operations_left, operations_cut, even: pass.even }
 }
 
 struct Pass<'a> {
@@ -126,6 +131,7 @@ struct Pass<'a> {
     operations_cut: bool,
     /// Something newer is wanted than what this pass has looked at.
     overtaken: bool,
+    even: Option<Revision>,
 }
 
 /// What is read once, at the beginning of a pass.

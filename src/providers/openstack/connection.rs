@@ -23,6 +23,8 @@ pub enum Acting {
     Steward(ProviderProjectId),
     /// A principal, in its project: what a tenant may do.
     Principal(Arc<Principal>),
+    /// A principal's user with a password that is known for one pass.
+    User(Arc<Login>),
 }
 
 impl Acting {
@@ -34,6 +36,7 @@ impl Acting {
             Self::Observer => "own".to_owned(),
             Self::Steward(project) => project.0.clone(),
             Self::Principal(principal) => format!("{} as principal", principal.project.0),
+            Self::User(login) => format!("{:?} as user", login.scope),
         }
     }
 
@@ -75,14 +78,9 @@ impl Connection {
             Acting::Observer => Login { proof: password(), scope: Scope::Project(credentials.project.clone()) },
             Acting::Steward(project) => Login { proof: password(), scope: Scope::project(project) },
             Acting::Principal(principal) => principal.login(),
+            Acting::User(login) => login.as_ref().clone(),
         };
         Ok(Client::new(cloud, login))
-    }
-
-    /// A client that logs in by itself: for a user who has a password for a moment only.
-    pub fn client_of(&self, login: Login) -> Result<Client, CallError> {
-        let credentials = self.keyring.current()?;
-        Ok(Client::new(self.cloud(&credentials)?, login))
     }
 
     /// The settings come first, then what a `clouds.yaml` says.

@@ -155,7 +155,7 @@ impl Session<'_> {
         if found.iter().any(|found| found.id == image.id) {
             return Ok(());
         }
-        let own = self.client(&Acting::Observer)?.grant().await?.project;
+        let own = self.grant(&Acting::Observer).await?.project;
         let nowhere = || ProviderError::Unavailable("the service account has no project".to_owned());
         let own = own.ok_or_else(nowhere)?;
         self.share_image(image, &own).await?;

@@ -187,3 +187,117 @@ pub(super) fn new_import(request: &ImageRequest) -> Value {
     }
     body
 }
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::model::ids::OrganizationId;
+    use crate::model::ids::ServerId;
+    use crate::model::image::{ImageContents, ImageDetail, ImageSource, ImageSpec, OperatingSystem, Virtualization};
+    use crate::providers::image_schema::image_of;
+
+    fn request() -> ImageRequest {
+        ImageRequest {
+            id: ImageId(Uuid::from_u128(1)),
+            incarnation: Incarnation(Uuid::from_u128(2)),
+            organization: OrganizationId(Uuid::from_u128(3)),
+            name: "golden".to_owned(),
+            spec: ImageSpec {
+                contents: ImageContents {
+                    architecture: Architecture::X86_64,
+                    virtualization: Virtualization::Virtualized,
+                    os: OperatingSystem {
+                        kernel: "linux".to_owned(),
+                        family: "debian".to_owned(),
+                        distro: "ubuntu".to_owned(),
+                        variant: None,
+                        codename: None,
+                        version: "24.04".to_owned(),
+                    },
+                    gpu: None,
+                    packages: BTreeMap::new(),
+                },
+                source: ImageSource::Snapshot {
+                    server: ServerId(Uuid::from_u128(4)),
+                    incarnation: Incarnation(Uuid::from_u128(5)),
+                },
+                size_gib: Some(3),
+            },
+            server: None,
+            detail: ImageDetail::default(),
+        }
+    }
+
+    fn body(status: &str, properties: &BTreeMap<String, String>) -> ImageBody {
+        let mut body = json!(properties);
+        body["id"] = json!("i");
+        body["status"] = json!(status);
+        body["min_disk"] = json!(0);
+        body["virtual_size"] = json!(GIB + 1);
+        serde_json::from_value(body).expect("an image")
+    }
+
+    #[test]
+    fn an_image_says_which_of_ours_it_is_and_reads_as_what_was_declared() {
+        let identity = IdentityId(Uuid::from_u128(6));
+        let written = properties(&request(), Some(identity));
+        let seen = body("active", &written);
+        assert!(seen.is_of(request().id, request().incarnation));
+        assert!(!seen.is_of(request().id, Incarnation(Uuid::from_u128(9))));
+        assert!(!body("active", &BTreeMap::new()).is_of(request().id, request().incarnation));
+        let entry = ImageEntry {
+            id: request().id,
+            name: "golden".to_owned(),
+            status: "active".to_owned(),
+            created: Timestamp::UNIX_EPOCH,
+            modified: Timestamp::UNIX_EPOCH,
+            min_disk_gib: 3,
+            virtual_size_bytes: 0,
+            properties: written,
+        };
+        let read = image_of(&entry, None).expect("it fits the schema");
+        assert_eq!((read.organization, read.identity), (Some(request().organization), Some(identity)));
+        assert_eq!(read.os, request().spec.contents.os);
+    }
+
+    #[test]
+    fn b18_an_import_is_nobody_elses_and_lies_under_our_id() {
+        let new = new_import(&request());
+        assert_eq!((&new["id"], &new["visibility"]), (&json!(request().id.to_string()), &json!("shared")));
+        assert_eq!((&new["disk_format"], &new["container_format"]), (&json!("raw"), &json!("bare")));
+        assert_eq!((&new["hw_machine_type"], &new["min_disk"]), (&json!("q35"), &json!(3)));
+    }
+
+    #[test]
+    fn an_import_is_ordered_once() {
+        let tasks =
+            |words: &[&str]| words.iter().map(|status| TaskBody { status: (*status).to_owned() }).collect::<Vec<_>>();
+        assert_eq!(next_of_import(&tasks(&[])), ImportStep::Order);
+        assert_eq!(next_of_import(&tasks(&["processing"])), ImportStep::Wait);
+        assert_eq!(next_of_import(&tasks(&["success"])), ImportStep::Wait);
+        assert_eq!(next_of_import(&tasks(&["failure"])), ImportStep::GiveUp);
+        assert_eq!(next_of_import(&tasks(&["failure", "pending"])), ImportStep::Wait);
+    }
+
+    #[test]
+    fn every_word_of_the_cloud_is_told_for_what_it_means() {
+        let table = [
+            ("queued", ImageStatus::Pending),
+            ("saving", ImageStatus::Creating),
+            ("importing", ImageStatus::Creating),
+            ("active", ImageStatus::Ready),
+            ("killed", ImageStatus::Failed),
+            ("deactivated", ImageStatus::Failed),
+        ];
+        for (word, status) in table {
+            let fact = body(word, &BTreeMap::new()).fact();
+            assert_eq!((fact.status, fact.size_gib), (status, 2), "{word}");
+            assert_eq!(fact.trouble.is_some(), status == ImageStatus::Failed);
+        }
+        let waiting = body("queued", &BTreeMap::new());
+        assert_eq!(waiting.failed().status, ImageStatus::Failed);
+        assert_eq!(waiting.failed().fingerprint, waiting.fact().fingerprint, "a list cannot tell them apart");
+    }
+}

@@ -157,7 +157,7 @@ impl Session<'_> {
             None => {
                 let new = NewPort {
                     name,
-                    network: self.subnet_of(acting, request.network).await?.network_id,
+                    network: self.network_of(acting, request.network).await?,
                     description: description(request),
                     options: None,
                     address: request.spec.vip_address,
@@ -263,9 +263,8 @@ impl Session<'_> {
         let seen = self.find_balancers(&acting, request).await?.fact;
         if !seen.is_empty() {
             let mut removals = Removals::default();
-            let is_idle = |balancer: &&BalancerBody| {
-                matches!(balancer.state(), BalancerState::Active | BalancerState::Error)
-            };
+            let is_idle =
+                |balancer: &&BalancerBody| matches!(balancer.state(), BalancerState::Active | BalancerState::Error);
             for balancer in seen.iter().filter(is_idle) {
                 removals.add(self.take_balancer_away(&acting, &balancer.id).await)?;
             }

@@ -412,3 +412,106 @@ pub(super) fn order(
         }
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::model::load_balancer_topology::BalancerChange;
+
+    const ID: LoadBalancerId = LoadBalancerId(Uuid::from_u128(1));
+
+    fn name(text: &str) -> ListenerName {
+        ListenerName::try_from(text.to_owned()).expect("a name")
+    }
+
+    fn listener(timeout: u32, pool: &str) -> ListenerBody {
+        serde_json::from_value(json!({
+            "id": "l", "name": format!("lb-{ID}-web-1-listener"), "protocol": "TCP", "protocol_port": 80,
+            "allowed_cidrs": ["10.0.0.0/8"], "default_pool_id": pool,
+            "timeout_client_data": timeout, "timeout_member_data": 60_000,
+        }))
+        .expect("a listener")
+    }
+
+    fn parts(listeners: Vec<ListenerBody>) -> Parts {
+        let pools: Vec<PoolBody> = serde_json::from_value(json!([
+            {"id": "p", "name": format!("lb-{ID}-web-1-pool"), "protocol": "PROXYV2"},
+            {"id": "q", "name": "by hand", "protocol": "TCP"},
+        ]))
+        .expect("pools");
+        let members = [("p".to_owned(), vec![MemberBody { address: "10.0.0.5".to_owned(), protocol_port: 8080 }])];
+        let monitors: Vec<MonitorBody> = serde_json::from_value(json!([
+            {"id": "m", "delay": 10, "timeout": 5, "max_retries": 2, "max_retries_down": 3, "pools": [{"id": "p"}]},
+        ]))
+        .expect("monitors");
+        Parts::of(ID, listeners, &pools, &members.into(), &monitors)
+    }
+
+    #[test]
+    fn parts_are_known_by_their_names_and_read_in_our_terms() {
+        let parts = parts(vec![listener(60_000, "p")]);
+        assert_eq!(parts.pools.keys().collect::<Vec<_>>(), [&name("web-1")], "what was made by hand is left alone");
+        let pool = &parts.topology.pools[&name("web-1")];
+        assert_eq!(pool.protocol, PoolProtocol::ProxyV2);
+        assert_eq!(pool.members, [Member { address: [10, 0, 0, 5].into(), port: 8080 }].into());
+        let monitor =
+            Monitor { interval_seconds: 10, timeout_seconds: 5, healthy_threshold: 2, unhealthy_threshold: 3 };
+        assert_eq!(pool.monitor, Some(monitor));
+        let listener = &parts.topology.listeners[&name("web-1")];
+        assert_eq!((listener.port, listener.idle_timeout_seconds), (80, Some(60)));
+        assert_eq!(listener.allowed.len(), 1);
+    }
+
+    #[test]
+    fn a_listener_that_leads_elsewhere_or_waits_unevenly_is_set_right() {
+        for odd in [listener(50_000, "p"), listener(60_000, "q")] {
+            let parts = parts(vec![odd]);
+            let mut wanted = parts.topology.clone();
+            wanted.listeners.get_mut(&name("web-1")).expect("a listener").idle_timeout_seconds = Some(60);
+            let change = parts.topology.next_change(&wanted).expect("a change");
+            let Some(Order::Put { path, body }) = order(ID, "b", &parts, &change) else { panic!("{change:?}") };
+            assert_eq!(path, "lbaas/listeners/l");
+            assert_eq!(body["listener"]["default_pool_id"], "p");
+            assert_eq!(body["listener"]["timeout_client_data"], 60_000);
+        }
+    }
+
+    #[test]
+    fn every_change_is_a_call_on_the_part_that_it_is_about() {
+        let seen = parts(vec![listener(60_000, "p")]);
+        let web = name("web-1");
+        let delete = |path: &str| Some(Order::Delete { path: path.to_owned() });
+        let made = |change: BalancerChange| order(ID, "b", &seen, &change);
+        assert_eq!(made(BalancerChange::RemoveListener { name: web.clone() }), delete("lbaas/listeners/l"));
+        assert_eq!(made(BalancerChange::RemovePool { name: web.clone() }), delete("lbaas/pools/p"));
+        let none = BalancerChange::SetMonitor { name: web.clone(), monitor: None };
+        assert_eq!(made(none), delete("lbaas/healthmonitors/m"));
+        let members = BalancerChange::ReplaceMembers { name: web, members: BTreeSet::new() };
+        let cleared = Order::Put { path: "lbaas/pools/p/members".to_owned(), body: json!({"members": []}) };
+        assert_eq!(made(members), Some(cleared));
+        let add = BalancerChange::AddPool { name: name("dns"), protocol: PoolProtocol::Udp };
+        let Some(Order::Post { path, body }) = made(add) else { panic!("a pool is posted") };
+        assert_eq!(path, "lbaas/pools");
+        assert_eq!(body["pool"]["name"], format!("lb-{ID}-dns-pool"));
+        assert_eq!((&body["pool"]["loadbalancer_id"], &body["pool"]["protocol"]), (&json!("b"), &json!("UDP")));
+        assert_eq!(made(BalancerChange::RemoveListener { name: name("gone") }), None);
+    }
+
+    #[test]
+    fn every_word_of_the_cloud_is_told_for_what_it_means() {
+        let table = [
+            ("PENDING_CREATE", false, true, false),
+            ("ACTIVE", true, false, false),
+            ("PENDING_UPDATE", true, true, false),
+            ("ERROR", false, false, true),
+            ("PENDING_DELETE", false, false, true),
+        ];
+        for (word, built, unfinished, troubled) in table {
+            let balancer = BalancerBody { provisioning_status: word.to_owned(), ..BalancerBody::default() };
+            let fact = balancer.fact();
+            assert_eq!((fact.built, fact.unfinished, fact.trouble.is_some()), (built, unfinished, troubled), "{word}");
+        }
+    }
+}

@@ -8,14 +8,20 @@
 mod asking;
 mod connection;
 mod credentials;
+mod identity;
 mod image;
 mod image_plan;
+mod listing;
 mod load_balancer;
 mod load_balancer_plan;
 pub mod names;
+mod network;
+mod network_plan;
 mod offers;
 mod ports;
 mod principals;
+mod security_group;
+mod security_group_plan;
 mod server;
 mod server_plan;
 mod session;
@@ -26,19 +32,21 @@ mod volume_plan;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use uuid::Uuid;
 
 use crate::model::identity::IdentityDetail;
-use crate::model::ids::{FlavorId, ImageId, RegionId, ServerId};
+use crate::model::ids::{FlavorId, ImageId, Kind, RegionId, ServerId};
 use crate::model::openstack::OpenstackSettings;
 use crate::providers::image_schema::{Reported, SigningKey};
 use crate::providers::pool::Pool;
 use crate::providers::types::{ExternalNetwork, Flavor, Image, VolumeClass};
 use crate::providers::{
-    CallContext, Deletion, IdentityRequest, ImageFact, ImageRequest, LoadBalancerFact, LoadBalancerRequest,
-    NetworkFact, NetworkRequest, Observed, PowerAction, Provider, ProviderError, ProviderResult, PublicAddress,
-    ServerFact, ServerRequest, VolumeFact, VolumeRequest,
+    CallContext, Deletion, IdentityRequest, ImageFact, ImageRequest, Listed, Listing, LoadBalancerFact,
+    LoadBalancerRequest, NetworkFact, NetworkRequest, Observed, PowerAction, Provider, ProviderResult, PublicAddress,
+    SecurityGroupFact, SecurityGroupRequest, ServerFact, ServerRequest, VolumeFact, VolumeRequest,
 };
 use connection::Connection;
+use listing::Sweeps;
 
 pub use connection::Acting;
 pub use principals::{Principal, Principals, StoredPrincipals};
@@ -54,6 +62,8 @@ pub struct OpenstackProvider {
     signing_key: Option<SigningKey>,
     /// Images of the catalogue that make no sense, and that somebody has been told of.
     unfit: Mutex<Reported>,
+    /// What one page of a bulk list leaves to the next.
+    sweeps: Mutex<Sweeps>,
     /// What servers call their flavors by.
     flavors: Mutex<server::KeptFlavors>,
 }
@@ -70,7 +80,17 @@ impl OpenstackProvider {
         let signing_key = settings.image.signing_key.as_deref().map(SigningKey::from_pem).transpose();
         let signing_key = signing_key.map_err(|error| error.to_string())?;
         let connection = Connection::new(settings.clone());
-        Ok(Self { region, pool, connection, principals, settings, signing_key, unfit: Mutex::default(), flavors: Mutex::default() })
+        Ok(Self {
+            region,
+            pool,
+            connection,
+            principals,
+            settings,
+            signing_key,
+            unfit: Mutex::default(),
+            sweeps: Mutex::default(),
+            flavors: Mutex::default(),
+        })
     }
 
     const fn session<'a>(&'a self, context: &'a CallContext<'a>) -> Session<'a> {
@@ -102,30 +122,52 @@ impl Provider for OpenstackProvider {
 
     async fn converge_identity(
         &self,
-        _context: &CallContext<'_>,
-        _request: &IdentityRequest,
+        context: &CallContext<'_>,
+        request: &IdentityRequest,
     ) -> ProviderResult<Observed<IdentityDetail>> {
-        Err(ProviderError::Unsupported("identities"))
+        self.session(context).converge_identity(request).await
     }
 
-    async fn delete_identity(
-        &self,
-        _context: &CallContext<'_>,
-        _request: &IdentityRequest,
-    ) -> ProviderResult<Deletion> {
-        Err(ProviderError::Unsupported("identities"))
+    async fn delete_identity(&self, context: &CallContext<'_>, request: &IdentityRequest) -> ProviderResult<Deletion> {
+        self.session(context).delete_identity(request).await
     }
 
     async fn converge_network(
         &self,
-        _context: &CallContext<'_>,
-        _request: &NetworkRequest,
+        context: &CallContext<'_>,
+        request: &NetworkRequest,
     ) -> ProviderResult<Observed<NetworkFact>> {
-        Err(ProviderError::Unsupported("networks"))
+        self.session(context).converge_network(request).await
     }
 
-    async fn delete_network(&self, _context: &CallContext<'_>, _request: &NetworkRequest) -> ProviderResult<Deletion> {
-        Err(ProviderError::Unsupported("networks"))
+    async fn delete_network(&self, context: &CallContext<'_>, request: &NetworkRequest) -> ProviderResult<Deletion> {
+        self.session(context).delete_network(request).await
+    }
+
+    async fn converge_security_group(
+        &self,
+        context: &CallContext<'_>,
+        request: &SecurityGroupRequest,
+    ) -> ProviderResult<Observed<SecurityGroupFact>> {
+        self.session(context).converge_security_group(request).await
+    }
+
+    async fn delete_security_group(
+        &self,
+        context: &CallContext<'_>,
+        request: &SecurityGroupRequest,
+    ) -> ProviderResult<Deletion> {
+        self.session(context).delete_security_group(request).await
+    }
+
+    async fn list(
+        &self,
+        context: &CallContext<'_>,
+        kind: Kind,
+        only: Option<&[Uuid]>,
+        after: Option<&str>,
+    ) -> ProviderResult<Observed<Listing<Listed>>> {
+        self.session(context).list(kind, only, after).await
     }
 
     async fn converge_server(

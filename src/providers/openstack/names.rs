@@ -18,6 +18,7 @@ pub const NETWORK_DESCRIPTION: &str = "unikorn managed provider network";
 pub const RULE_DESCRIPTION: &str = "unikorn managed security group rule";
 pub const CREDENTIAL_DESCRIPTION: &str = "IaaS lifecycle management";
 
+pub const PRINCIPAL_PREFIX: &str = "unikorn-identity-";
 pub const NETWORK_PREFIX: &str = "network-";
 pub const SECURITY_GROUP_PREFIX: &str = "securitygroup-";
 pub const SERVER_PORT_PREFIX: &str = "server-";
@@ -26,7 +27,7 @@ pub const LOAD_BALANCER_PREFIX: &str = "lb-";
 /// Of the project, the user, the application credential and the server group of a principal.
 #[must_use]
 pub fn principal(id: IdentityId) -> String {
-    format!("unikorn-identity-{id}")
+    format!("{PRINCIPAL_PREFIX}{id}")
 }
 
 /// Of a network, its subnet and its router.

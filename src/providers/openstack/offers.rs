@@ -107,7 +107,9 @@ impl Session<'_> {
             let after = all.last().map(|flavor| flavor.id.clone());
             let mut builder = list_flavors::Request::builder();
             builder.limit(PAGE_MAX);
-            after.iter().for_each(|id| drop(builder.marker(id.clone())));
+            if let Some(id) = &after {
+                builder.marker(id.clone());
+            }
             let operation = on(Service::Compute, "list-flavors", after.unwrap_or_default());
             let page: FlavorPage = self.read(&Acting::Observer, operation, builder.build().map(Whole)).await?.fact;
             let is_last = page.flavors.is_empty() || !has_next(&page.flavors_links);
@@ -131,7 +133,9 @@ impl Session<'_> {
             let after = entries.last().map(|entry| entry.id.to_string());
             let mut builder = list_images::Request::builder();
             builder.visibility("public").limit(PAGE_MAX.cast_signed());
-            after.iter().for_each(|id| drop(builder.marker(id.clone())));
+            if let Some(id) = &after {
+                builder.marker(id.clone());
+            }
             let operation = on(Service::Image, "list-images", after.unwrap_or_default());
             let page: ImagePage = self.read(&Acting::Observer, operation, builder.build().map(Whole)).await?.fact;
             let is_last = page.images.is_empty() || page.next.is_none();

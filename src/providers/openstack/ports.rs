@@ -11,7 +11,6 @@ use openstack_sdk_network::v2::floatingip::{
     delete as delete_floating_ip, get as get_floating_ip, list as list_floating_ips,
 };
 use openstack_sdk_network::v2::port::{delete as delete_port, get as get_port, list as list_ports};
-use openstack_sdk_network::v2::security_group::list as list_groups;
 use openstack_sdk_network::v2::subnet::list as list_subnets;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
@@ -20,7 +19,7 @@ use super::asking::Ask;
 use super::connection::Acting;
 use super::names::{self, Claim};
 use super::session::{Session, at_most_one, on};
-use crate::model::ids::{Incarnation, NetworkId, ProviderFloatingIpId, SecurityGroupId, ServerId};
+use crate::model::ids::{Incarnation, NetworkId, ProviderFloatingIpId, ServerId};
 use crate::providers::fingerprint::Fingerprint;
 use crate::providers::pool::Service;
 use crate::providers::{Observed, ProviderError, ProviderResult, PublicAddress};
@@ -77,13 +76,6 @@ pub(super) struct FloatingIpBody {
     pub description: String,
     #[serde(default, deserialize_with = "nothing_if_null")]
     pub status: String,
-}
-
-#[derive(Clone, Deserialize)]
-pub(super) struct NamedBody {
-    pub id: String,
-    #[serde(default, deserialize_with = "nothing_if_null")]
-    pub name: String,
 }
 
 /// What of a port can be changed, in the one form in which it is compared.
@@ -339,40 +331,25 @@ impl Session<'_> {
         self.take_away(acting, on(Service::Network, "delete-floating-ip", id), endpoint).await
     }
 
-    /// The network that something is to be made on. It was there a moment ago, so this is not final.
-    pub async fn subnet_of(&self, acting: &Acting, network: NetworkId) -> ProviderResult<SubnetPlace> {
+    /// The cloud's id of the network that something is to be made on: of the one with a subnet. It was there a moment ago,
+    /// so that it is not there now is not final.
+    pub async fn network_of(&self, acting: &Acting, network: NetworkId) -> ProviderResult<String> {
         let name = names::network(network);
         let endpoint = list_subnets::Request::builder().name(name.clone()).build();
         let mut found: Vec<SubnetPlace> =
             self.read(acting, on(Service::Network, "find-subnet-place", &name), endpoint).await?.fact;
         found.retain(|subnet| subnet.name == name);
         let missing = || ProviderError::Conflict("the network is not there".to_owned());
-        at_most_one(found, "subnet")?.ok_or_else(missing)
-    }
-
-    /// The cloud's ids of security groups.
-    pub async fn group_ids(&self, acting: &Acting, groups: &[SecurityGroupId]) -> ProviderResult<BTreeSet<String>> {
-        let mut ids = BTreeSet::new();
-        for group in groups {
-            let name = names::security_group(*group);
-            let endpoint = list_groups::Request::builder().name(name.clone()).build();
-            let mut found: Vec<NamedBody> =
-                self.read(acting, on(Service::Network, "find-group-id", &name), endpoint).await?.fact;
-            found.retain(|found| found.name == name);
-            let missing = || ProviderError::Conflict("a security group is not there".to_owned());
-            ids.insert(at_most_one(found, "security group")?.ok_or_else(missing)?.id);
-        }
-        Ok(ids)
+        at_most_one(found, "subnet")?.map(|subnet| subnet.network_id).ok_or_else(missing)
     }
 }
 
 /// A network's subnet, as far as something is made on it.
 #[derive(Clone, Deserialize)]
-pub(super) struct SubnetPlace {
-    pub id: String,
+struct SubnetPlace {
     #[serde(default, deserialize_with = "nothing_if_null")]
-    pub name: String,
-    pub network_id: String,
+    name: String,
+    network_id: String,
 }
 
 #[cfg(test)]

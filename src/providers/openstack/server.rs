@@ -13,8 +13,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use openstack_sdk_compute::v2::server::remote_console::create_28 as open_console;
 use openstack_sdk_compute::v2::server::{
-    confirm_resize, delete as delete_server, get_20 as get_server, list_detailed_21 as list_servers, os_get_console_output,
-    os_start, os_stop, reboot, resize,
+    confirm_resize, delete as delete_server, get_20 as get_server, list_detailed_21 as list_servers,
+    os_get_console_output, os_start, os_stop, reboot, resize,
 };
 use openstack_sdk_core::types::ServiceType;
 use serde::Deserialize;
@@ -74,7 +74,6 @@ struct HostBody {
     name: String,
 }
 
-
 fn description(request: &ServerRequest) -> String {
     names::described(&names::server_port(request.id), request.incarnation)
 }
@@ -108,9 +107,10 @@ impl Session<'_> {
 
     async fn wanted_server(&self, acting: &Acting, request: &ServerRequest) -> ProviderResult<Wanted> {
         let spec = &request.spec;
+        let groups = self.security_groups(acting, &spec.security_groups()).await?;
         Ok(Wanted {
             options: PortOptions {
-                security_groups: self.group_ids(acting, &spec.security_groups()).await?,
+                security_groups: groups.into_iter().map(|group| group.0).collect(),
                 allowed: spec.allowed_addresses().map(|(net, mac)| (net.to_string(), mac)).collect(),
             },
             public_ip: spec.wants_public_ip(),
@@ -135,8 +135,7 @@ impl Session<'_> {
         let (servers, port_is_stale) = self.machines(acting, request, holders.collect(), search).await?;
         let (port, known) = (ports.fact.first(), detail.floating_ip.as_ref().map(|id| id.0.as_str()));
         let port = port.map(|port| port.id.as_str());
-        let floating_ips =
-            self.find_floating_ips(acting, port, &description(request), incarnation, known).await?.fact;
+        let floating_ips = self.find_floating_ips(acting, port, &description(request), incarnation, known).await?.fact;
         let fact = Sighting { servers, ports: ports.fact, floating_ips, port_is_stale };
         Ok(Observed { sequence: ports.sequence, fact })
     }
@@ -202,7 +201,7 @@ impl Session<'_> {
             Step::CreatePort => {
                 let new = NewPort {
                     name: names::server_port(request.id),
-                    network: self.subnet_of(acting, request.network).await?.network_id,
+                    network: self.network_of(acting, request.network).await?,
                     description: description.clone(),
                     options: Some(wanted.options.clone()),
                     address: None,
@@ -251,7 +250,12 @@ impl Session<'_> {
 
     /// The port is on record before a server is made on it: whatever a search shows later, a second server would be
     /// made on the same port, and refused.
-    async fn create_server(&self, request: &ServerRequest, wanted: &Wanted, port: String) -> ProviderResult<ServerBody> {
+    async fn create_server(
+        &self,
+        request: &ServerRequest,
+        wanted: &Wanted,
+        port: String,
+    ) -> ProviderResult<ServerBody> {
         let noted = Some(ProviderPortId(port.clone()));
         if request.detail.port != noted {
             let detail = ServerDetail { port: noted, ..request.detail.clone() };
@@ -305,8 +309,7 @@ impl Session<'_> {
         }
         let acting = self.steward_of(identity).await?;
         let operation = on(Service::Compute, "find-hosts", subject);
-        let hosts: Vec<HostBody> =
-            self.read(&acting, operation, ask.within("resource_providers").build()).await?.fact;
+        let hosts: Vec<HostBody> = self.read(&acting, operation, ask.within("resource_providers").build()).await?.fact;
         if hosts.iter().any(|found| found.uuid == host || found.name == host) {
             Ok(())
         } else {
@@ -316,10 +319,8 @@ impl Session<'_> {
 
     /// Takes away everything of this incarnation, doubles included, each part whether or not the others are there.
     pub async fn delete_server(&self, request: &ServerRequest) -> ProviderResult<Deletion> {
-        let acting = match self.principal_of(request.identity).await {
-            // Nothing was ever made for it: there was nobody to make it.
-            Err(ProviderError::PrincipalMissing) if request.detail.port.is_none() => return Ok(Deletion::Absent),
-            acting => acting?,
+        let Some(acting) = self.remover(request.identity, request.detail.port.is_some()).await? else {
+            return Ok(Deletion::Absent);
         };
         let seen = self.look_at_server(&acting, request, Search::Everywhere).await?.fact;
         if seen.is_empty() {
@@ -361,8 +362,7 @@ impl Session<'_> {
     pub async fn discard_server(&self, request: &ServerRequest) -> ProviderResult<Deletion> {
         let acting = self.principal_of(request.identity).await?;
         let seen = self.look_at_server(&acting, request, Search::Everywhere).await?.fact;
-        let failed =
-            |server: &ServerBody| server.launched.is_none() && (server.has_failed() || server.is_leaving());
+        let failed = |server: &ServerBody| server.launched.is_none() && (server.has_failed() || server.is_leaving());
         if !seen.servers.iter().all(failed) {
             return Err(ProviderError::Conflict("the server has started after all".to_owned()));
         }

@@ -529,3 +529,7 @@ fn everything(configuration: u64, server: Option<&ServerSighting>) -> u64 {
     }
     digest.value()
 }
+
+#[cfg(test)]
+#[path = "server_plan_tests.rs"]
+mod tests;

@@ -48,7 +48,7 @@ use serde::de::DeserializeOwned;
 use super::OpenstackProvider;
 use super::connection::Acting;
 use super::principals::Principal;
-use super::transport::{CallError, Client, provider_error};
+use super::transport::{CallError, Client, Grant, provider_error};
 use crate::model::ids::IdentityId;
 use crate::providers::pool::{Operation, Service};
 use crate::providers::{CallContext, Observed, ProviderError, ProviderResult};
@@ -183,7 +183,25 @@ impl Session<'_> {
         }
     }
 
-    pub(super) fn client(&self, acting: &Acting) -> ProviderResult<Client> {
+    /// What the cloud says of somebody who acts: logs in, if that has not been done.
+    pub async fn grant(&self, acting: &Acting) -> ProviderResult<Grant> {
+        let (client, is_of_principal) = (self.client(acting), acting.is_of_principal());
+        let grant =
+            async move { client?.grant().await.map_err(|error| meaning(ApiError::client(error), is_of_principal)) };
+        let operation = on(Service::Identity, "log-in", acting.place());
+        Ok(self.provider.pool.read(self.context, operation, move || grant.boxed()).await?.fact)
+    }
+
+    /// Is somebody let in?
+    pub async fn is_let_in(&self, acting: &Acting) -> ProviderResult<bool> {
+        match self.grant(acting).await {
+            Ok(_) => Ok(true),
+            Err(ProviderError::PrincipalMissing) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn client(&self, acting: &Acting) -> ProviderResult<Client> {
         self.provider.connection.client(acting).map_err(ProviderError::from)
     }
 
@@ -205,7 +223,17 @@ fn placed(acting: &Acting, operation: Operation) -> Operation {
 }
 
 fn built<E, F: Display>(endpoint: Built<E, F>) -> ProviderResult<E> {
-    endpoint.map_err(|error| ProviderError::Rejected(format!("a call cannot be put together: {error}")))
+    endpoint.map_err(incomplete)
+}
+
+/// A body and the call around it, each as its builder left it.
+pub(super) fn flat<E, F: Display, G: Display>(endpoint: Result<Built<E, F>, G>) -> Result<E, String> {
+    endpoint.map_err(|error| error.to_string())?.map_err(|error| error.to_string())
+}
+
+/// A part of a body that cannot be put together.
+pub(super) fn incomplete(error: impl Display) -> ProviderError {
+    ProviderError::Rejected(format!("a call cannot be put together: {error}"))
 }
 
 /// Whoever cannot log in to a principal's project any more finds out by that that it is gone.

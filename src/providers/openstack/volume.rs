@@ -60,8 +60,7 @@ impl Session<'_> {
         let name = planning::name(request.id);
         let ask = Ask::get(ServiceType::BlockStorage, "volumes/detail".to_owned()).with("name", name.clone());
         let operation = on(Service::BlockStorage, "find-volumes", name);
-        let mut found: Observed<Vec<VolumeBody>> =
-            self.read(acting, operation, ask.within("volumes").build()).await?;
+        let mut found: Observed<Vec<VolumeBody>> = self.read(acting, operation, ask.within("volumes").build()).await?;
         found.fact.retain(|volume| volume.is_of(request.id, request.incarnation));
         let known = request.detail.volume.as_ref().map(|id| id.0.as_str());
         if let Some(known) = known.filter(|known| found.fact.iter().all(|volume| volume.id != *known)) {
@@ -176,10 +175,8 @@ impl Session<'_> {
 
     /// Takes away every volume of this incarnation, doubles included, once nobody has one of them.
     pub async fn delete_volume(&self, request: &VolumeRequest) -> ProviderResult<Deletion> {
-        let acting = match self.principal_of(request.identity).await {
-            // Nothing was ever made for it: there was nobody to make it.
-            Err(ProviderError::PrincipalMissing) if request.detail.volume.is_none() => return Ok(Deletion::Absent),
-            acting => acting?,
+        let Some(acting) = self.remover(request.identity, request.detail.volume.is_some()).await? else {
+            return Ok(Deletion::Absent);
         };
         let seen = self.look_at_volume(&acting, request).await?.fact;
         if seen.is_empty() {

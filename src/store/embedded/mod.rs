@@ -175,6 +175,10 @@ impl Drop for EmbeddedStore {
 #[async_trait]
 impl Store for EmbeddedStore {
     async fn get(&self, key: Key) -> Result<Option<Arc<Record>>, StoreError> {
+        let recent = self.shared.ring().record(key);
+        if let Some(record) = recent {
+            return Ok(record);
+        }
         self.readers.read(move |connection| SqlRows(connection).record(key)).await
     }
 

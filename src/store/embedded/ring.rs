@@ -1,11 +1,15 @@
 //! The latest changes, kept at hand.
 //!
 //! Readers of the change log follow it closely, so nearly all of them are served from here, with the very records
-//! that were committed. Whoever lags further reads the log on disk.
+//! that were committed. Whoever lags further reads the log on disk. A record that has changed lately is the one that
+//! is asked for by its key, too: a pass looks at what has just moved, and spares itself the way to the disk.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
-use crate::store::{Change, Position};
+use crate::model::ids::Key;
+use crate::model::record::Record;
+use crate::store::{Change, ChangeEvent, Position};
 
 /// Some seconds of the busiest writing. Larger would hold more records in memory than a reader ever lags behind
 /// (a record is a few kilobytes); smaller would send a reader that paused for a second to the disk.
@@ -14,6 +18,8 @@ const RING_MAX: usize = 16_384;
 pub(super) struct Ring {
     changes: VecDeque<Change>,
     latest: Position,
+    /// Where the last word on a record stands.
+    newest: BTreeMap<Key, Position>,
 }
 
 /// Who can answer a reader.
@@ -27,7 +33,7 @@ pub(super) enum Served {
 
 impl Ring {
     pub(super) const fn new(latest: Position) -> Self {
-        Self { changes: VecDeque::new(), latest }
+        Self { changes: VecDeque::new(), latest, newest: BTreeMap::new() }
     }
 
     pub(super) const fn latest(&self) -> Position {
@@ -37,20 +43,44 @@ impl Ring {
     /// Positions follow each other without gaps.
     pub(super) fn extend(&mut self, changes: impl IntoIterator<Item = Change>) {
         for change in changes {
-            self.latest = change.position;
             if self.changes.len() == RING_MAX {
-                self.changes.pop_front();
+                self.forget_oldest();
             }
+            if !matches!(change.event, ChangeEvent::Referenced) {
+                self.newest.insert(change.key, change.position);
+            }
+            self.latest = change.position;
             self.changes.push_back(change);
         }
+    }
+
+    fn forget_oldest(&mut self) {
+        let Some(oldest) = self.changes.pop_front() else { return };
+        if self.newest.get(&oldest.key) == Some(&oldest.position) {
+            self.newest.remove(&oldest.key);
+        }
+    }
+
+    /// The record as it was last committed, or that there is none any more; `None` when it has not changed lately.
+    pub(super) fn record(&self, key: Key) -> Option<Option<Arc<Record>>> {
+        let position = self.newest.get(&key)?;
+        let at = usize::try_from(position.0 - self.before_first() - 1).ok()?;
+        match &self.changes.get(at)?.event {
+            ChangeEvent::Put(record) => Some(Some(Arc::clone(record))),
+            ChangeEvent::Removed(_) => Some(None),
+            ChangeEvent::Referenced => None,
+        }
+    }
+
+    fn before_first(&self) -> u64 {
+        self.latest.0 - self.changes.len() as u64
     }
 
     pub(super) fn after(&self, after: Position, limit: usize) -> Served {
         if after > self.latest {
             return Served::Nobody;
         }
-        let before_first = self.latest.0 - self.changes.len() as u64;
-        let Some(skip) = after.0.checked_sub(before_first) else { return Served::Log };
+        let Some(skip) = after.0.checked_sub(self.before_first()) else { return Served::Log };
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
         Served::Here(self.changes.iter().skip(skip).take(limit).cloned().collect())
     }
@@ -59,8 +89,8 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ids::{Key, Kind};
-    use crate::store::{ChangeEvent, Former};
+    use crate::model::ids::Kind;
+    use crate::store::Former;
 
     fn change(position: u64) -> Change {
         let key = Key::new(Kind::Network, uuid::Uuid::nil());
@@ -77,5 +107,24 @@ mod tests {
         assert_eq!(changes.iter().map(|change| change.position.0).collect::<Vec<_>>(), [16, 17]);
         assert!(matches!(ring.after(Position(last), 2), Served::Here(none) if none.is_empty()));
         assert!(matches!(ring.after(Position(last + 1), 2), Served::Nobody));
+    }
+
+    #[test]
+    fn the_last_word_on_a_record_is_at_hand_until_the_ring_has_moved_on() {
+        let mut ring = Ring::new(Position(10));
+        let key = |number: u64| Key::new(Kind::Network, uuid::Uuid::from_u64_pair(0, number));
+        let change = |position: u64, number: u64, event: ChangeEvent| Change {
+            position: Position(position),
+            key: key(number),
+            event,
+        };
+        ring.extend([change(11, 1, ChangeEvent::Removed(Former::default())), change(12, 1, ChangeEvent::Referenced)]);
+        assert!(matches!(ring.record(key(1)), Some(None)), "who refers to it is no word on the record itself");
+        assert!(ring.record(key(2)).is_none());
+        let last = 12 + RING_MAX as u64;
+        ring.extend((13..=last).map(|position| change(position, position, ChangeEvent::Removed(Former::default()))));
+        assert!(ring.record(key(1)).is_none(), "it has fallen out of the ring");
+        assert!(matches!(ring.record(key(13)), Some(None)));
+        assert_eq!(ring.newest.len(), RING_MAX);
     }
 }

@@ -14,6 +14,8 @@ mod catalogue;
 mod error;
 mod login;
 mod secret;
+#[cfg(test)]
+mod tests;
 mod tokens;
 
 use std::collections::BTreeMap;

@@ -127,7 +127,7 @@ mod tests {
     const HOUR: Duration = Duration::from_hours(1);
 
     #[tokio::test(start_paused = true)]
-    async fn many_who_wait_share_one_log_in_and_each_scope_has_its_own() {
+    async fn b35_many_who_wait_share_one_log_in_and_each_scope_has_its_own() {
         let (tokens, asked) = (Tokens::default(), AtomicU32::new(0));
         let get = async |project: &str| {
             let ask = async || {
