@@ -163,7 +163,7 @@ async fn b1_b2_what_the_service_before_us_made_is_adopted_and_a_namesake_is_not(
     let lost = ServerRequest { detail: ServerDetail::default(), ..request.clone() };
     let adopted = place.converge(&lost).await.expect("adopted");
     assert_eq!(adopted.server.expect("a server").id.0, machine);
-    assert_eq!(place.changes_since(calls), ["update-port", "tag-server"]);
+    assert_eq!(place.changes_since(calls), ["update-port", "tag-server", "tag-server"]);
 
     // A server of the same name, and of another id, is another server.
     let mut other = place.server_request("other");

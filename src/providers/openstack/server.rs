@@ -115,7 +115,7 @@ impl Session<'_> {
             },
             public_ip: spec.wants_public_ip(),
             metadata: planning::metadata(request, self.provider.region),
-            tag: names::mark(request.incarnation),
+            tags: planning::tags(request),
             description: description(request),
             machine: request.may_create,
         })
@@ -224,8 +224,8 @@ impl Session<'_> {
             }
             Step::CreateServer { port } => view.server = Some(self.create_server(request, wanted, port).await?),
             Step::Connect { server, port } => self.connect(acting, &server, &port, view).await?,
-            Step::Mark { server } => {
-                let path = format!("servers/{server}/tags/{}", wanted.tag);
+            Step::Mark { server, tag } => {
+                let path = format!("servers/{server}/tags/{tag}");
                 let ask = Ask::put(ServiceType::Compute, path, Value::Null);
                 self.order(acting, on(Service::Compute, "tag-server", &server), ask.build()).await?;
                 view.server = self.server(acting, &server).await?;
@@ -278,7 +278,7 @@ impl Session<'_> {
             port,
             metadata: planning::with_image(wanted.metadata.clone(), spec.image, &image),
             image,
-            tag: wanted.tag.clone(),
+            tags: wanted.tags.clone(),
             user_data: request.user_data.as_ref().map(|data| STANDARD.encode(&data.0)),
             key_name: match spec.resolved_ssh_injection() {
                 SshInjection::IdentityKeypair => Some(names::KEY_PAIR.to_owned()),

@@ -37,6 +37,9 @@ const OWN_KEYS: [&str; 2] = ["region:server_id", "serverID"];
 /// disk. Beside the server because it is there that the question comes up, in every list.
 const IMAGE_KEY: &str = "region:image_id";
 
+/// Which server it is, as a tag: several of them can be searched for at once.
+const TAG_PREFIX: &str = "server=";
+
 /// What Nova takes at most, of a key and of a value.
 const METADATA_LEN_MAX: usize = 255;
 
@@ -255,8 +258,8 @@ pub(super) struct Wanted {
     pub options: PortOptions,
     pub public_ip: bool,
     pub metadata: BTreeMap<String, String>,
-    /// Of the server: its life.
-    pub tag: String,
+    /// Of the server: what it can be searched for by.
+    pub tags: Vec<String>,
     /// Of its port and its floating address.
     pub description: String,
     /// A machine that is not there is to be made.
@@ -289,6 +292,7 @@ pub(super) enum Step {
     },
     Mark {
         server: String,
+        tag: String,
     },
     UpdateMetadata {
         server: String,
@@ -334,8 +338,8 @@ fn next_of_server(server: &ServerBody, port: &PortBody, wanted: &Wanted) -> Opti
     if is_astray(server, port) {
         return Some(Step::Connect { server: server.id.clone(), port: port.id.clone() });
     }
-    if !server.tags.contains(&wanted.tag) {
-        return Some(Step::Mark { server: server.id.clone() });
+    if let Some(tag) = wanted.tags.iter().find(|tag| !server.tags.contains(tag)) {
+        return Some(Step::Mark { server: server.id.clone(), tag: tag.clone() });
     }
     let metadata = with_image_of(&wanted.metadata, server);
     (server.metadata != metadata).then(|| Step::UpdateMetadata { server: server.id.clone(), metadata })
@@ -352,6 +356,11 @@ pub(super) fn is_reached(view: &View, wanted: &Wanted) -> bool {
         (Some(server), Some(port)) => next_of_server(server, port, wanted).is_none(),
         _ => false,
     }
+}
+
+/// What a server can be searched for by: its life, and which one it is.
+pub(super) fn tags(request: &ServerRequest) -> Vec<String> {
+    vec![names::mark(request.incarnation), format!("{TAG_PREFIX}{}", request.id)]
 }
 
 /// What the guest can read about itself: tags of the form `<service>.<domain>/<key>` as `<service>:<key>`, and whose
@@ -408,7 +417,7 @@ pub(super) struct NewServer {
     pub flavor: String,
     pub port: String,
     pub metadata: BTreeMap<String, String>,
-    pub tag: String,
+    pub tags: Vec<String>,
     /// As base64.
     pub user_data: Option<String>,
     pub key_name: Option<String>,
@@ -424,7 +433,7 @@ impl NewServer {
             "flavorRef": self.flavor,
             "networks": [{"port": self.port}],
             "metadata": self.metadata,
-            "tags": [self.tag],
+            "tags": self.tags,
         });
         let optional =
             [("user_data", &self.user_data), ("key_name", &self.key_name), ("hypervisor_hostname", &self.host)];

@@ -44,7 +44,7 @@ fn wanted() -> Wanted {
         options: PortOptions::default(),
         public_ip: false,
         metadata: metadata(&request(), REGION),
-        tag: names::mark(request().incarnation),
+        tags: tags(&request()),
         description: "ours".to_owned(),
         machine: true,
     }
@@ -74,7 +74,7 @@ fn server(status: &str, said: &Value) -> ServerBody {
     let mut body = json!({
         "id": "s", "name": "web", "status": status, "created": "2026-11-18T12:00:00Z",
         "image": {"id": GLANCE}, "flavor": {"original_name": "m1.tiny"},
-        "metadata": wanted().metadata, "tags": [wanted().tag],
+        "metadata": wanted().metadata, "tags": wanted().tags,
         "OS-EXT-STS:task_state": null, "OS-EXT-STS:power_state": 1,
         "OS-SRV-USG:launched_at": "2026-11-18T12:00:05.000000",
     });
@@ -177,8 +177,11 @@ fn b2_a_server_is_whose_its_metadata_says_and_never_whose_its_name_says() {
     assert!(!said(json!({"region:server_id": own}), json!([other])).is_of(id, ours), "of another life");
     assert!(!said(json!({"region:server_id": "x"}), json!([])).is_of(id, ours), "another's");
     assert!(!said(json!({}), json!([])).is_of(id, ours), "a namesake");
-    let adopted = said(json!(wanted().metadata), json!([]));
-    assert_eq!(step(&view(Some(adopted), Some(port("s")))), Some(Step::Mark { server: "s".to_owned() }));
+    for (seen, missing) in [(json!([]), 0), (json!([wanted().tags[0]]), 1)] {
+        let adopted = said(json!(wanted().metadata), seen);
+        let mark = Step::Mark { server: "s".to_owned(), tag: wanted().tags[missing].clone() };
+        assert_eq!(step(&view(Some(adopted), Some(port("s")))), Some(mark));
+    }
 }
 
 #[test]
@@ -278,7 +281,7 @@ fn a_server_is_made_with_what_was_asked_for_and_nothing_else() {
         flavor: "f".to_owned(),
         port: "p".to_owned(),
         metadata: BTreeMap::new(),
-        tag: "t".to_owned(),
+        tags: vec!["t".to_owned()],
         user_data: None,
         key_name: None,
         host: None,
