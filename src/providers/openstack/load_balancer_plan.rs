@@ -14,7 +14,9 @@ use super::names::{self, Claim};
 use super::ports::nothing_if_null;
 use crate::model::ids::{Incarnation, LoadBalancerId, ProviderLoadBalancerId, ProviderPortId};
 use crate::model::load_balancer::{BalancedProtocol, ListenerName, Member};
-use crate::model::load_balancer_topology::{CloudListener, CloudPool, Monitor, PoolProtocol, Topology};
+use crate::model::load_balancer_topology::{
+    BalancerChange as Change, CloudListener, CloudPool, Monitor, PoolProtocol, Topology,
+};
 use crate::providers::fingerprint::Fingerprint;
 use crate::providers::{AddressSighting, LoadBalancerFact, LoadBalancerRequest};
 
@@ -363,13 +365,7 @@ pub(super) enum Order {
 }
 
 /// The call that makes a change; `None` when what it is about is not there, which a fresh look will show.
-pub(super) fn order(
-    id: LoadBalancerId,
-    balancer: &str,
-    parts: &Parts,
-    change: &crate::model::load_balancer_topology::BalancerChange,
-) -> Option<Order> {
-    use crate::model::load_balancer_topology::BalancerChange as Change;
+pub(super) fn order(id: LoadBalancerId, balancer: &str, parts: &Parts, change: &Change) -> Option<Order> {
     Some(match change {
         Change::AddPool { name, protocol } => {
             let mut pool = pool_fields(id, name, *protocol);
@@ -418,7 +414,6 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::model::load_balancer_topology::BalancerChange;
 
     const ID: LoadBalancerId = LoadBalancerId(Uuid::from_u128(1));
 
@@ -483,20 +478,20 @@ mod tests {
         let seen = parts(vec![listener(60_000, "p")]);
         let web = name("web-1");
         let delete = |path: &str| Some(Order::Delete { path: path.to_owned() });
-        let made = |change: BalancerChange| order(ID, "b", &seen, &change);
-        assert_eq!(made(BalancerChange::RemoveListener { name: web.clone() }), delete("lbaas/listeners/l"));
-        assert_eq!(made(BalancerChange::RemovePool { name: web.clone() }), delete("lbaas/pools/p"));
-        let none = BalancerChange::SetMonitor { name: web.clone(), monitor: None };
+        let made = |change: Change| order(ID, "b", &seen, &change);
+        assert_eq!(made(Change::RemoveListener { name: web.clone() }), delete("lbaas/listeners/l"));
+        assert_eq!(made(Change::RemovePool { name: web.clone() }), delete("lbaas/pools/p"));
+        let none = Change::SetMonitor { name: web.clone(), monitor: None };
         assert_eq!(made(none), delete("lbaas/healthmonitors/m"));
-        let members = BalancerChange::ReplaceMembers { name: web, members: BTreeSet::new() };
+        let members = Change::ReplaceMembers { name: web, members: BTreeSet::new() };
         let cleared = Order::Put { path: "lbaas/pools/p/members".to_owned(), body: json!({"members": []}) };
         assert_eq!(made(members), Some(cleared));
-        let add = BalancerChange::AddPool { name: name("dns"), protocol: PoolProtocol::Udp };
+        let add = Change::AddPool { name: name("dns"), protocol: PoolProtocol::Udp };
         let Some(Order::Post { path, body }) = made(add) else { panic!("a pool is posted") };
         assert_eq!(path, "lbaas/pools");
         assert_eq!(body["pool"]["name"], format!("lb-{ID}-dns-pool"));
         assert_eq!((&body["pool"]["loadbalancer_id"], &body["pool"]["protocol"]), (&json!("b"), &json!("UDP")));
-        assert_eq!(made(BalancerChange::RemoveListener { name: name("gone") }), None);
+        assert_eq!(made(Change::RemoveListener { name: name("gone") }), None);
     }
 
     #[test]
