@@ -104,7 +104,8 @@ pub async fn serve(arguments: ServeArguments) -> Result<(), ServeError> {
     let ambient = foundation.ambient.clone();
     let issued = bootstrap(foundation.store.as_ref(), &ambient, &arguments.data_dir, &urls).await?;
     let (environment, store) = (Arc::clone(&foundation.environment), Arc::clone(&foundation.store));
-    let clouds = Clouds::in_folder(ambient.clone(), foundation.epoch, arguments.data_dir.join(CLOUDS_FOLDER));
+    let clouds = Clouds::in_folder(ambient.clone(), foundation.epoch, arguments.data_dir.join(CLOUDS_FOLDER))
+        .with_records(Arc::clone(&store), Arc::clone(&environment.envelope));
     let supervision = Supervision::start(Arc::clone(&environment), Arc::new(clouds)).await?;
     let settings = ApiSettings {
         cors: CorsPolicy::new(&arguments.cors_allow_origin, arguments.cors_max_age_s)?,
@@ -406,6 +407,6 @@ impl Secrets for Equipment {
     }
 
     fn seal(&self, text: &str) -> Result<Sealed<String>, SealError> {
-        Secrets::seal(&self.0.envelope, text)
+        Secrets::seal(&*self.0.envelope, text)
     }
 }

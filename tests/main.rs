@@ -4,6 +4,8 @@ mod docs;
 mod http;
 mod kernel;
 mod kill;
+#[cfg(feature = "openstack")]
+mod openstack;
 mod scenarios;
 #[cfg(feature = "sabotage")]
 #[expect(clippy::unwrap_used, reason = "a test that cannot go on should say where")]

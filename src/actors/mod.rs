@@ -48,7 +48,7 @@ pub struct Environment {
     pub graph: Graph,
     pub clouds: Clouds,
     pub ambient: Ambient,
-    pub envelope: EnvelopeKey,
+    pub envelope: Arc<EnvelopeKey>,
     pub options: Options,
     pub stopping: tokio_util::sync::CancellationToken,
     pub passes: tasks::PassCount,
@@ -56,13 +56,18 @@ pub struct Environment {
 
 impl Environment {
     #[must_use]
-    pub fn new(store: Arc<dyn Store>, ambient: Ambient, envelope: EnvelopeKey, options: Options) -> Arc<Self> {
+    pub fn new(
+        store: Arc<dyn Store>,
+        ambient: Ambient,
+        envelope: impl Into<Arc<EnvelopeKey>>,
+        options: Options,
+    ) -> Arc<Self> {
         Arc::new(Self {
             store,
             graph: Graph::start(),
             clouds: Clouds::default(),
             ambient,
-            envelope,
+            envelope: envelope.into(),
             options,
             stopping: tokio_util::sync::CancellationToken::new(),
             passes: tasks::PassCount::default(),

@@ -173,6 +173,7 @@ fn accept_provider(
         (None, Some(settings), None) => {
             needs_feature(&settings, "openstack", cfg!(feature = "openstack"))?;
             accept_networks(settings.get_ref().network.provider_networks.as_ref(), &settings)?;
+            settings.get_ref().validate().map_err(|invalid| Fault::new(&settings, invalid.to_string()))?;
             Ok(ProviderSettings::Openstack(settings.into_inner()))
         }
         (None, None, Some(settings)) => {
@@ -278,7 +279,7 @@ name = "south"
     #[test]
     fn a_provider_that_was_not_built_in_is_refused_by_name() {
         let text = GOOD.rsplit_once("[regions.simulated]").expect("in the sample").0;
-        let text = format!("{text}[regions.openstack]\nendpoint = \"https://x\"\nserviceAccountFile = \"f\"\n");
+        let text = format!("{text}[regions.openstack]\nendpoint = \"https://x\"\ncredentials = {{ file = \"f\" }}\n");
         let error = parse(&text).expect_err("not built in");
         assert!(error.contains("feature `openstack`"), "{error}");
     }

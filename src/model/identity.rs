@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ids::{Kind, ProviderProjectId, ProviderUserId};
+use super::ids::{Kind, ProviderProjectId, ProviderServerGroupId, ProviderUserId};
 use super::record::ResourceKind;
 use super::sealed::Sealed;
 
@@ -44,6 +44,9 @@ pub struct IdentityDetail {
     /// The key pair that servers without a certificate authority accept. On record before the cloud hears of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub key_pair: Option<KeyPair>,
+    /// What a cloud that spreads servers calls those of this principal.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_group: Option<ProviderServerGroupId>,
 }
 
 /// An SSH key pair in OpenSSH's forms.

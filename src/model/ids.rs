@@ -300,6 +300,7 @@ provider_ids! {
     ProviderPortId;
     ProviderFloatingIpId;
     ProviderServerId;
+    ProviderServerGroupId;
     ProviderLoadBalancerId;
     ProviderVolumeId;
     ProviderFileStorageId;

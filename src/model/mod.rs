@@ -22,6 +22,7 @@ pub mod load_balancer_topology;
 pub mod member;
 pub mod metadata;
 pub mod network;
+pub mod openstack;
 pub mod operation;
 pub mod organization;
 pub mod projection;

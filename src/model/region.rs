@@ -3,11 +3,10 @@
 //! Regions come from the configuration file. One that has left the file while it still has resources is kept and
 //! marked withdrawn: it is shown as unavailable, takes nothing new, and its resources are left alone.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
 use super::ids::{Kind, OrganizationId};
+pub use super::openstack::OpenstackSettings;
 use super::organization::Nothing;
 use super::record::ResourceKind;
 
@@ -159,27 +158,6 @@ impl ProviderNetworks {
         };
         if self.vlan_segments.iter().all(good) { Ok(()) } else { Err(InvalidVlanSegment) }
     }
-}
-
-/// An OpenStack cloud.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields)]
-pub struct OpenstackSettings {
-    pub endpoint: String,
-    /// A file with the service account's domain-id, user-id, password and project-id.
-    pub service_account_file: String,
-    #[serde(default)]
-    pub network: OpenstackNetworkSettings,
-    /// Settings of later capabilities, kept as they were written.
-    #[serde(flatten)]
-    pub other: BTreeMap<String, serde_json::Value>,
-}
-
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct OpenstackNetworkSettings {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub provider_networks: Option<ProviderNetworks>,
 }
 
 /// A Kubernetes cluster as a region.

@@ -7,8 +7,11 @@
 
 pub mod call;
 pub mod file_storage;
+mod fingerprint;
 pub mod image_probe;
 pub mod image_schema;
+#[cfg(feature = "openstack")]
+pub mod openstack;
 pub mod pool;
 pub mod simulated;
 pub mod ssh_key_pair;

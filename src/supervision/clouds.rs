@@ -15,7 +15,9 @@ use crate::bootstrap::files;
 use crate::graph::Service;
 use crate::model::ambient::{Ambient, Interrupt, Uninterrupted};
 use crate::model::ids::RegionId;
-use crate::model::region::{ProviderSettings, RegionSpec, SimulatedSettings};
+use crate::model::region::{OpenstackSettings, ProviderSettings, RegionSpec, SimulatedSettings};
+use crate::model::sealed::EnvelopeKey;
+use crate::providers::Provider;
 use crate::providers::pool::{Pool, PoolSettings};
 use crate::providers::simulated::api::{CloudApi, SimulatedHandle};
 use crate::providers::simulated::call::{Caller, CloudError};
@@ -25,6 +27,7 @@ use crate::providers::simulated::in_process::{InProcess, Kept};
 use crate::providers::simulated::journal::Journal;
 use crate::providers::simulated::provider::SimulatedProvider;
 use crate::providers::simulated::remote::Remote;
+use crate::store::Store;
 
 /// A cloud in this process keeps what it holds for as long as the process lives, whatever becomes of its region's
 /// actors, and across a change of the region's settings.
@@ -40,6 +43,14 @@ pub struct Clouds {
     pools: DashMap<RegionId, Pool>,
     admins: DashMap<RegionId, Arc<dyn SimulatedHandle>>,
     keeper: Box<Keeper>,
+    records: Option<Records>,
+}
+
+/// What a cloud with principals of its own reads them from.
+#[cfg_attr(not(feature = "openstack"), expect(dead_code, reason = "simulated clouds need no records"))]
+struct Records {
+    store: Arc<dyn Store>,
+    envelope: Arc<EnvelopeKey>,
 }
 
 /// Finds or makes the cloud of a region that lives in this process.
@@ -59,7 +70,15 @@ impl Clouds {
             pools: DashMap::new(),
             admins: DashMap::new(),
             keeper,
+            records: None,
         }
+    }
+
+    /// Where principals are on record. Without this there are simulated regions only.
+    #[must_use]
+    pub fn with_records(mut self, store: Arc<dyn Store>, envelope: Arc<EnvelopeKey>) -> Self {
+        self.records = Some(Records { store, envelope });
+        self
     }
 
     /// Clouds that a file each in `folder` keeps from one process to the next.
@@ -131,16 +150,47 @@ impl Clouds {
     }
 }
 
+fn not_built_in(feature: &str) -> String {
+    format!("this binary was built without the feature `{feature}`; build it with --features {feature}")
+}
+
+#[cfg(feature = "openstack")]
+impl Clouds {
+    fn openstack(
+        &self,
+        region: RegionId,
+        pool: &Pool,
+        settings: &OpenstackSettings,
+    ) -> Result<Arc<dyn Provider>, String> {
+        use crate::providers::openstack::{OpenstackProvider, StoredPrincipals};
+        let records = self.records.as_ref().ok_or("there are no records to read principals from")?;
+        let principals = StoredPrincipals::new(Arc::clone(&records.store), Arc::clone(&records.envelope));
+        let provider = OpenstackProvider::new(region, pool.clone(), settings.clone(), Arc::new(principals))?;
+        Ok(Arc::new(provider))
+    }
+}
+
+#[cfg(not(feature = "openstack"))]
+impl Clouds {
+    #[expect(clippy::unused_self, reason = "as with the feature")]
+    fn openstack(&self, _: RegionId, _: &Pool, _: &OpenstackSettings) -> Result<Arc<dyn Provider>, String> {
+        Err(not_built_in("openstack"))
+    }
+}
+
 impl CloudFactory for Clouds {
     fn equip(&self, region: RegionId, spec: &RegionSpec) -> Result<Equipment, String> {
-        let ProviderSettings::Simulated(settings) = &spec.provider else {
-            return Err("this build has no provider for it".to_owned());
-        };
         let pool = Pool::new(region, self.pool_settings.clone(), self.ambient.clone());
+        let provider: Arc<dyn Provider> = match &spec.provider {
+            ProviderSettings::Simulated(settings) => {
+                let api = self.simulated_face(region, settings)?;
+                Arc::new(SimulatedProvider::new(region, pool.clone(), api, settings.clone(), self.caller.clone()))
+            }
+            ProviderSettings::Openstack(settings) => self.openstack(region, &pool, settings)?,
+            ProviderSettings::Kubernetes(_) => return Err(not_built_in("kubernetes")),
+        };
         self.pools.insert(region, pool.clone());
-        let api = self.simulated_face(region, settings)?;
-        let provider = SimulatedProvider::new(region, pool.clone(), api, settings.clone(), self.caller.clone());
-        Ok(Equipment { provider: Arc::new(provider), services: vec![Arc::new(PoolService(pool))] })
+        Ok(Equipment { provider, services: vec![Arc::new(PoolService(pool))] })
     }
 
     fn simulated(&self, region: RegionId) -> Option<Arc<dyn SimulatedAdmin>> {

@@ -233,7 +233,7 @@ fn access(api: &Api, record: &Record, region: Option<&RegionSpec>) -> Result<Wir
 /// A `clouds.yaml`, written as JSON, which is YAML too and in which nothing has to be escaped by hand.
 fn configuration(region: Option<&RegionSpec>, (id, secret): (&str, &str)) -> String {
     let endpoint = region.and_then(|region| match &region.provider {
-        ProviderSettings::Openstack(settings) => Some(settings.endpoint.as_str()),
+        ProviderSettings::Openstack(settings) => settings.endpoint.as_deref(),
         // A cloud inside this process has no address.
         ProviderSettings::Simulated(settings) => settings.endpoint.as_deref(),
         ProviderSettings::Kubernetes(_) => None,
