@@ -164,9 +164,9 @@ def contents():
 
 if '--check' in sys.argv:
     ready()
-elif '--identity' in sys.argv:
-    identity()
 else:
-    facts = {**identity(), **contents()}
+    facts = identity()
+    if '--identity' not in sys.argv:
+        facts.update(contents())
     with open(D + '/state/facts.json', 'w') as f:
         json.dump(facts, f, indent=2, sort_keys=True)

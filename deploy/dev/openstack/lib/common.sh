@@ -22,7 +22,7 @@ BEGAN=$(now) STAGE="" STAGE_BEGAN=0
 stage() {
   stage_end
   STAGE=$* STAGE_BEGAN=$(now)
-  printf '  %-58s' "$*"
+  printf '  %-66s' "$*"
 }
 stage_end() {
   [ -z "$STAGE" ] || printf '%6s s\n' "$(since "$STAGE_BEGAN")"

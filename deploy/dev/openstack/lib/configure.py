@@ -107,6 +107,7 @@ write('keystone/keystone.conf', {
     'database': dbsec('keystone'),
     'token': {'provider': 'fernet', 'expiration': 14400},
     'fernet_tokens': {'key_repository': os.path.join(STATE, 'keystone', 'fernet')},
+    'fernet_receipts': {'key_repository': os.path.join(STATE, 'keystone', 'fernet')},
     'credential': {'key_repository': os.path.join(STATE, 'keystone', 'credential')},
     'identity': {'password_hash_rounds': 4},
     'cache': {'enabled': 'true', 'backend': 'oslo_cache.dict', 'expiration_time': 600},
