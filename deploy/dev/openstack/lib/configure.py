@@ -105,7 +105,7 @@ write('keystone/keystone.conf', {
     'DEFAULT': {'debug': 'false', 'use_stderr': 'true', 'log_dir': '',
                 'max_token_size': 255, 'public_endpoint': url('keystone')},
     'database': dbsec('keystone'),
-    'token': {'provider': 'fernet', 'expiration': 14400},
+    'token': {'provider': 'fernet', 'expiration': os.environ.get('REGENT_OPENSTACK_TOKEN_SECONDS', '14400')},
     'fernet_tokens': {'key_repository': os.path.join(STATE, 'keystone', 'fernet')},
     'fernet_receipts': {'key_repository': os.path.join(STATE, 'keystone', 'fernet')},
     'credential': {'key_repository': os.path.join(STATE, 'keystone', 'credential')},
