@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""20 clients in parallel make servers for a while; then GET /servers latency.
-usage: bench.py DIR [seconds]"""
+"""Twenty clients make servers for a while; then how long lists take.
+usage: bench.py DIR SECONDS"""
 import concurrent.futures as cf
 import os
 import statistics
@@ -17,6 +17,7 @@ tok = c.auth_token
 nova = c.compute.get_endpoint()
 H = {'X-Auth-Token': tok, 'OpenStack-API-Version': 'compute 2.90'}
 img = c.image.find_image('tiny').id
+FLAVOR = c.compute.find_flavor('m1.tiny').id
 n = c.network.find_network('bench') or c.network.create_network(name='bench')
 c.network.find_subnet('bench') or c.network.create_subnet(
     network_id=n.id, name='bench', ip_version=4, cidr='10.99.0.0/16')
@@ -45,7 +46,7 @@ def one(i):
     while time.time() < end:
         t = time.time()
         r = s.post(nova + '/servers', headers=H, json={'server': {
-            'name': 'b%d' % i, 'flavorRef': '1', 'imageRef': img, 'networks': [{'uuid': n.id}]}})
+            'name': 'b%d' % i, 'flavorRef': FLAVOR, 'imageRef': img, 'networks': [{'uuid': n.id}]}})
         if r.status_code != 202:
             errs.append(r.text[:200])
             continue
@@ -81,7 +82,7 @@ while s0.get(nova + '/servers', headers=H).json()['servers']:
 print('%d deletes in %.0f s' % (len(made), time.time() - t))
 t = time.time()
 sid = s0.post(nova + '/servers', headers=H, json={'server': {
-    'name': 'solo', 'flavorRef': '1', 'imageRef': img, 'networks': [{'uuid': n.id}]}}).json()['server']['id']
+    'name': 'solo', 'flavorRef': FLAVOR, 'imageRef': img, 'networks': [{'uuid': n.id}]}}).json()['server']['id']
 while s0.get(nova + '/servers/' + sid, headers=H).json()['server']['status'] != 'ACTIVE':
     time.sleep(0.1)
 print('one server create -> ACTIVE on an idle cloud: %.1f s' % (time.time() - t))

@@ -39,34 +39,36 @@ c = openstack.connect(cloud='regent-admin')
 
 
 def wait(what, fn, seconds=120):
-    end = time.time() + seconds
+    began = time.time()
+    end = began + seconds
     while True:
         try:
             r = fn()
             if r:
+                print('%s: ready after %.1f s' % (what, time.time() - began), flush=True)
                 return r
             last = 'not yet'
         except Exception as e:
             last = e
         if time.time() > end:
-            sys.exit('%s: %s' % (what, last))
+            sys.exit('%s is not ready: %s' % (what, last))
         time.sleep(0.2)
 
 
 def ready():
-    wait('keystone does not answer', c.authorize)
-    wait('nova-compute does not report', lambda: [
+    wait('keystone', c.authorize)
+    wait('nova-compute', lambda: [
         s for s in c.compute.services() if s.binary == 'nova-compute' and s.state == 'up'])
-    wait('neutron does not answer', lambda: list(c.network.extensions()))
-    wait('glance does not answer', lambda: list(c.image.images(limit=1)) or True)
-    wait('cinder-volume does not report', lambda: [
+    wait('neutron', lambda: list(c.network.extensions()))
+    wait('glance', lambda: list(c.image.images(limit=1)) or True)
+    wait('cinder-volume', lambda: [
         s for s in c.block_storage.services() if s.binary == 'cinder-volume' and s.state == 'up'])
-    wait('octavia does not answer', lambda: list(c.load_balancer.providers()))
+    wait('octavia', lambda: list(c.load_balancer.providers()))
 
 
 def identity():
     idn = c.identity
-    wait('keystone does not answer', c.authorize)
+    wait('keystone', c.authorize)
     # roles that Octavia has always known
     for r in ('load-balancer_member', 'load-balancer_observer', 'load-balancer_admin',
               'load-balancer_global_observer', 'load-balancer_quota_admin'):
@@ -164,9 +166,9 @@ def contents():
 
 if '--check' in sys.argv:
     ready()
-elif '--identity' in sys.argv:
-    identity()
 else:
-    facts = {**identity(), **contents()}
+    facts = identity()
+    if '--identity' not in sys.argv:
+        facts.update(contents())
     with open(D + '/state/facts.json', 'w') as f:
         json.dump(facts, f, indent=2, sort_keys=True)

@@ -22,7 +22,7 @@ BEGAN=$(now) STAGE="" STAGE_BEGAN=0
 stage() {
   stage_end
   STAGE=$* STAGE_BEGAN=$(now)
-  printf '  %-58s' "$*"
+  printf '  %-66s' "$*"
 }
 stage_end() {
   [ -z "$STAGE" ] || printf '%6s s\n' "$(since "$STAGE_BEGAN")"
@@ -43,36 +43,39 @@ die() {
   exit 1
 }
 
-# The process of a pid file; nothing when it has ended, is a zombie, or is somebody else's by now.
-pid_of() {
-  local p
-  p=$(cat "$D/run/$1.pid" 2>/dev/null) && [ -n "$p" ] || return 1
-  # a zombie has no command line
-  tr '\0' ' ' 2>/dev/null <"/proc/$p/cmdline" | grep -qF "$D/" || return 1
-  echo "$p"
+# Whether the process of a pid file runs, and its number in PID. Not when it is a zombie (that has no command line) or somebody
+# else's by now.
+alive() {
+  local words
+  PID=""
+  { read -r PID <"$D/run/$1.pid" && mapfile -d '' -t words <"/proc/$PID/cmdline"; } 2>/dev/null || return 1
+  [[ "${words[*]}" == *"$D/"* ]]
 }
-alive() { pid_of "$1" >/dev/null; }
 
 # stop SECONDS NAME…: all at once; whoever is still there after that long is killed.
 stop() {
-  local patience=$1 n p end running=""
+  local patience=$1 n left="" signal=TERM end
   shift
   for n in "$@"; do
-    if p=$(pid_of "$n"); then
-      kill -TERM "$p" 2>/dev/null || true
-      running+=" $n"
+    if alive "$n"; then
+      kill -TERM "$PID" 2>/dev/null || true
+      left+=" $n"
     fi
   done
   end=$((SECONDS + patience))
-  while [ -n "$running" ]; do
-    local left=""
-    for n in $running; do if alive "$n"; then left+=" $n"; fi; done
-    running=$left
-    [ -n "$running" ] || break
-    if [ $SECONDS -ge $end ]; then
-      for n in $running; do if p=$(pid_of "$n"); then kill -KILL "$p" 2>/dev/null || true; fi; done
-    fi
-    sleep 0.05
+  while [ -n "$left" ]; do
+    local still=""
+    for n in $left; do
+      alive "$n" || continue
+      still+=" $n"
+      if [ $SECONDS -ge $end ]; then
+        [ "$signal" = KILL ] || echo "(killing what does not end by itself:$left)"
+        signal=KILL
+        kill -KILL "$PID" 2>/dev/null || true
+      fi
+    done
+    left=$still
+    [ -z "$left" ] || sleep 0.1
   done
   for n in "$@"; do rm -f "$D/run/$n.pid" "$D/run/$n.mark"; done
 }

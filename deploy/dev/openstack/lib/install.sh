@@ -13,7 +13,10 @@ find_python() {
 }
 
 install_python() {
-  if [ -e "$VENV/complete" ] && "$B/python" -c '' 2>/dev/null; then return 0; fi
+  if [ -e "$VENV/complete" ] && "$B/python" -c '' 2>/dev/null; then
+    touch "$VENV/complete"
+    return 0
+  fi
   local py log=$INSTALL/log/python.log index args=()
   py=$(find_python | tail -n 1) && [ -n "$py" ] || die "Python 3.11 or newer with venv is needed (REGENT_OPENSTACK_PYTHON names one)"
   stage "installing Python packages ($("$py" -V 2>&1))"
@@ -26,10 +29,10 @@ install_python() {
   SSL_CERT_FILE=${SSL_CERT_FILE:-${PIP_CERT:-/etc/ssl/certs/ca-certificates.crt}} UV_CACHE_DIR=${UV_CACHE_DIR:-$INSTALL/uv} \
     "$B/uv" pip install --no-deps --compile-bytecode "${args[@]}" --python "$B/python" -r "$LIB/constraints.txt" \
     >>"$log" 2>&1 || die "installation of the Python packages" "$log"
-  # environments of other pins
-  local old
-  for old in "$INSTALL"/venv-*; do [ "$old" = "$VENV" ] || rm -rf "$old"; done
   touch "$VENV/complete"
+  # Other checkouts have other pins, and clouds that run on them: only what nobody has brought up for long goes.
+  local old
+  find "$INSTALL" -maxdepth 2 -path "$INSTALL/venv-*/complete" -mtime +14 -print | while read -r old; do rm -rf "$(dirname "$old")"; done
 }
 
 # Our own package lists, so that no root is needed to refresh them.
@@ -85,5 +88,6 @@ install_all() {
   flock -w 1800 8 || die "another installation does not come to an end"
   install_python
   install_mariadb
+  stage_end
   exec 8>&-
 }
