@@ -191,7 +191,7 @@ impl World {
         Self { facts, provider, pool, records, organization, project, identity, incarnation }
     }
 
-    const fn notes(&self) -> Notes<'_> {
+    fn notes(&self) -> Notes<'_> {
         Notes { records: &self.records, identity: self.identity }
     }
 
