@@ -169,8 +169,12 @@ async fn what_was_changed_behind_our_back_is_set_right_and_seen_in_the_fingerpri
     let subnet = fact.detail.subnet.clone().expect("a subnet").0;
     let changed = json!({ "subnet": { "dns_nameservers": ["8.8.8.8"] } });
     assert_eq!(admin.call("PUT", "network", &format!("subnets/{subnet}"), Some(changed)).await.0, 200);
+    let notes = world.notes();
+    let only = [request.id.0];
+    let listed = world.provider.list(&world.context(&notes), Kind::Network, Some(&only), None).await.expect("a page");
+    assert_ne!(Some(listed.fact.items[0].fingerprint), fact.detail.fingerprint, "a change of the subnet counts");
     let mended = world.network(&request).await;
-    assert_ne!(mended.detail.fingerprint, fact.detail.fingerprint, "a change of the subnet counts");
+    assert_eq!(mended, fact);
     let router = fact.detail.router.clone().expect("a router").0;
     let detach = format!("routers/{router}/remove_router_interface");
     assert_eq!(admin.call("PUT", "network", &detach, Some(json!({ "subnet_id": subnet }))).await.0, 200);

@@ -51,9 +51,6 @@ pub(super) struct SubnetBody {
     #[serde(default)]
     pub description: Option<String>,
     pub network_id: String,
-    /// Grows with every change.
-    #[serde(default)]
-    pub revision_number: u64,
     #[serde(default)]
     pub cidr: Option<Ipv4Net>,
     #[serde(default)]
@@ -296,7 +293,7 @@ pub(super) fn fact(view: &View, spec: &NetworkSpec, recorded: &NetworkDetail) ->
     NetworkFact { detail, trouble: trouble(view, spec) }
 }
 
-/// Of what bulk lists show. The parts count their changes, and the router those of its interfaces.
+/// Of what bulk lists show. Network and router count their changes, and the router those of its interfaces.
 pub(super) fn fingerprint(
     network: Option<&NetworkBody>,
     subnet: Option<&SubnetBody>,
@@ -313,7 +310,16 @@ pub(super) fn fingerprint(
     digest.number(subnet.is_some());
     if let Some(subnet) = subnet {
         digest.text(&subnet.id);
-        digest.number(subnet.revision_number);
+        // Neutron does not count changes of these two as changes of the subnet.
+        for text in &subnet.dns_nameservers {
+            digest.text(text);
+        }
+        let mut routes = subnet.host_routes.iter().collect::<Vec<_>>();
+        routes.sort();
+        for route in routes {
+            digest.text(&route.destination);
+            digest.text(&route.nexthop);
+        }
     }
     digest.number(router.is_some());
     if let Some(router) = router {
@@ -386,7 +392,6 @@ mod tests {
             name: "network-x".to_owned(),
             description: description("s"),
             network_id: "n".to_owned(),
-            revision_number: 1,
             cidr: Some(spec().prefix.net()),
             dns_nameservers: wanted_dns(&spec()),
             host_routes: Vec::new(),
@@ -500,7 +505,7 @@ mod tests {
         assert!(text.contains("switched off") && fingerprint != usual);
         let (_, fingerprint) = said(|view| view.network.as_mut().expect("there").revision_number = 7);
         assert_ne!(fingerprint, usual);
-        let (_, fingerprint) = said(|view| view.subnet.as_mut().expect("there").revision_number = 7);
+        let (_, fingerprint) = said(|view| view.subnet.as_mut().expect("there").dns_nameservers.reverse());
         assert_ne!(fingerprint, usual);
     }
 }
