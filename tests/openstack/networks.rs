@@ -1,8 +1,9 @@
 //! Networks: made, adopted, followed and unmade, in whatever state they are found.
 
-use regent::model::ids::{Incarnation, NetworkId};
+use regent::model::ids::{Incarnation, Kind, NetworkId, SecurityGroupId};
 use regent::model::network::{NetworkDetail, Prefix, Route};
 use regent::model::region::{ProviderNetworks, VlanSegment};
+use regent::model::security_group::SecurityGroupDetail;
 use regent::providers::openstack::names;
 use regent::providers::{Deletion, NetworkFact, NetworkRequest, Provider, ProviderError};
 use serde_json::{Value, json};
@@ -168,8 +169,12 @@ async fn what_was_changed_behind_our_back_is_set_right_and_seen_in_the_fingerpri
     let subnet = fact.detail.subnet.clone().expect("a subnet").0;
     let changed = json!({ "subnet": { "dns_nameservers": ["8.8.8.8"] } });
     assert_eq!(admin.call("PUT", "network", &format!("subnets/{subnet}"), Some(changed)).await.0, 200);
+    let notes = world.notes();
+    let only = [request.id.0];
+    let listed = world.provider.list(&world.context(&notes), Kind::Network, Some(&only), None).await.expect("a page");
+    assert_ne!(Some(listed.fact.items[0].fingerprint), fact.detail.fingerprint, "a change of the subnet counts");
     let mended = world.network(&request).await;
-    assert_ne!(mended.detail.fingerprint, fact.detail.fingerprint, "a change of the subnet counts");
+    assert_eq!(mended, fact);
     let router = fact.detail.router.clone().expect("a router").0;
     let detach = format!("routers/{router}/remove_router_interface");
     assert_eq!(admin.call("PUT", "network", &detach, Some(json!({ "subnet_id": subnet }))).await.0, 200);
@@ -201,5 +206,40 @@ async fn doubles_stop_a_convergence_and_go_with_a_deletion() {
     let network = admin.make("network", "networks", "network", network).await;
     world.no_network(&request).await;
     assert_eq!(admin.call("DELETE", "network", &format!("networks/{}", id(&network)), None).await.0, 204);
+    world.no_principal().await;
+}
+
+#[tokio::test]
+async fn what_is_listed_has_the_fingerprint_that_was_told() {
+    let world = World::new().await;
+    world.principal().await;
+    let network = world.network_request(NetworkId(random()), NetworkDetail::default());
+    let group = world.group_request(SecurityGroupId(random()), SecurityGroupDetail::default());
+    let of_network = world.network(&network).await.detail.fingerprint.expect("a fingerprint");
+    let notes = world.notes();
+    let context = world.context(&notes);
+    let made = world.provider.converge_security_group(&context, &group).await.expect("a group");
+    let of_group = made.fact.detail.fingerprint.expect("a fingerprint");
+    let wanted = [(Kind::Network, network.id.0, of_network), (Kind::SecurityGroup, group.id.0, of_group)];
+    for (kind, id, fingerprint) in wanted {
+        for only in [None, Some([id])] {
+            let only = only.as_ref().map(<[_; 1]>::as_slice);
+            let (mut found, mut after, mut pages) = (Vec::new(), None::<String>, 0);
+            loop {
+                let page = world.provider.list(&context, kind, only, after.as_deref()).await.expect("a page").fact;
+                found.extend(page.items.into_iter().filter(|item| item.key.id == id));
+                (after, pages) = (page.next, pages + 1);
+                if after.is_none() {
+                    break;
+                }
+            }
+            let [listed] = found.as_slice() else { panic!("{kind} is listed once: {found:?}") };
+            assert_eq!((listed.fingerprint, listed.incarnation), (fingerprint, world.incarnation));
+            assert!(pages < 10, "{pages} pages of one cloud");
+        }
+    }
+    let deleted = world.provider.delete_security_group(&context, &group).await;
+    assert_eq!(deleted, Ok(Deletion::Absent));
+    world.no_network(&network).await;
     world.no_principal().await;
 }

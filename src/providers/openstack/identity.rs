@@ -5,7 +5,7 @@
 //!      └────────┴── each noted in the ledger before the next is begun ──────────────┴──────────────┴────────────┘
 //! ```
 //!
-//! Project and user are found by the ids on record and, failing that, by their names, which Keystone keeps unique: what a
+//! Project and user are found by their names, which Keystone keeps unique, and failing that by the ids on record: what a
 //! lost answer or the service before us left is adopted (B4). A secret cannot be read back. Without the record of one
 //! the user gets a new password, which nobody keeps, and logs in with it to revoke the old credential and have another.
 //!
@@ -156,19 +156,18 @@ impl Session<'_> {
         account: &Account,
         name: &str,
     ) -> ProviderResult<(Sequence, Option<ProjectBody>)> {
+        // A record can be of another cloud than this one, as after a restore: the id alone proves nothing. Nor does
+        // the name, if somebody else has taken it.
         let is_ours = |project: &ProjectBody| project.name == name && claim(project, request) != Claim::Another;
-        if let Some(id) = &request.detail.project {
-            let endpoint = get_project::Request::builder().id(id.0.clone()).build();
-            let seen = self.look(&Acting::Manager, on(Service::Identity, "get-project", id), endpoint).await?;
-            // A record can be of another cloud than this one, as after a restore: the id alone proves nothing.
-            if let Some(seen) = seen.filter(|seen: &Observed<ProjectBody>| is_ours(&seen.fact)) {
-                return Ok((seen.sequence, Some(seen.fact)));
-            }
-        }
         let endpoint =
             list_projects::Request::builder().name(name.to_owned()).domain_id(account.domain.clone()).build();
         let operation = on(Service::Identity, "find-projects", name);
         let mut seen: Observed<Vec<ProjectBody>> = self.read(&Acting::Manager, operation, endpoint).await?;
+        if let Some(id) = request.detail.project.as_ref().filter(|_| seen.fact.is_empty()) {
+            let endpoint = get_project::Request::builder().id(id.0.clone()).build();
+            let operation = on(Service::Identity, "get-project", id);
+            seen.fact.extend(unless_forbidden(self.look(&Acting::Manager, operation, endpoint).await)?);
+        }
         seen.fact.retain(is_ours);
         Ok((seen.sequence, at_most_one(seen.fact, "project")?))
     }
@@ -183,16 +182,14 @@ impl Session<'_> {
             let marked = user.description.as_deref().and_then(names::incarnation_in);
             user.name == name && Claim::of(marked, request.incarnation) != Claim::Another
         };
-        if let Some(id) = &request.detail.user {
-            let endpoint = get_user::Request::builder().id(id.0.clone()).build();
-            let seen = self.look(&Acting::Manager, on(Service::Identity, "get-user", id), endpoint).await?;
-            if let Some(seen) = seen.filter(|seen: &Observed<UserBody>| is_ours(&seen.fact)) {
-                return Ok(Some(seen.fact));
-            }
-        }
         let endpoint = list_users::Request::builder().name(name.to_owned()).domain_id(account.domain.clone()).build();
         let operation = on(Service::Identity, "find-users", name);
         let mut users: Vec<UserBody> = self.read(&Acting::Manager, operation, endpoint).await?.fact;
+        if let Some(id) = request.detail.user.as_ref().filter(|_| users.is_empty()) {
+            let endpoint = get_user::Request::builder().id(id.0.clone()).build();
+            let operation = on(Service::Identity, "get-user", id);
+            users.extend(unless_forbidden(self.look(&Acting::Manager, operation, endpoint).await)?);
+        }
         users.retain(is_ours);
         at_most_one(users, "user")
     }
@@ -406,7 +403,13 @@ impl Session<'_> {
             .build();
         let request =
             |body| create_credential::Request::builder().user_id(user.0.clone()).application_credential(body).build();
-        self.change(acting, on(Service::Identity, "create-credential", &name), flat(body.map(request))).await
+        let made =
+            self.change(acting, on(Service::Identity, "create-credential", &name), flat(body.map(request))).await;
+        // Keystone remembers who has which role for a moment, and refuses roles that were given just now.
+        made.map_err(|error| match error {
+            ProviderError::Rejected(reason) => ProviderError::Conflict(reason),
+            error => error,
+        })
     }
 
     /// A key that is registered and is not the one on record is somebody else's, or one whose record was lost: nobody
@@ -588,6 +591,16 @@ impl Session<'_> {
             }
         }
         Ok(())
+    }
+}
+
+/// Keystone does not tell the manager of a domain that something is not there: it forbids to look. The list by name, which
+/// comes first, has shown by then that looking is allowed.
+fn unless_forbidden<T>(seen: ProviderResult<Option<Observed<T>>>) -> ProviderResult<Option<T>> {
+    match seen {
+        Ok(seen) => Ok(seen.map(|seen| seen.fact)),
+        Err(ProviderError::Unauthorized) => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -24,10 +24,12 @@ use uuid::Uuid;
 
 use super::connection::Acting;
 use super::names;
-use super::network_plan::{self, NetworkBody, Part, RouterBody};
+use super::network_plan::{self, NetworkBody, Part, RouterBody, SubnetBody};
 use super::security_group_plan::{self, GroupBody};
 use super::session::{Link, Session, has_next, on};
-use crate::model::ids::{Key, Kind, ProviderNetworkId, ProviderProjectId, ProviderRouterId};
+use crate::model::ids::{
+    Incarnation, Key, Kind, ProviderNetworkId, ProviderProjectId, ProviderRouterId, ProviderSubnetId,
+};
 use crate::model::network::NetworkDetail;
 use crate::providers::call::Fact;
 use crate::providers::pool::{Operation, Service};
@@ -38,8 +40,8 @@ use crate::providers::{
 /// How much is asked for at a time.
 const PAGE_MAX: u32 = 1000;
 
-/// How many routers are asked for at a time. They are small, and are wanted all at once.
-const ROUTERS_MAX: u32 = 10_000;
+/// How many subnets or routers are asked for at a time. They are small, and are wanted all at once.
+const PARTS_MAX: u32 = 10_000;
 
 /// How many names fit into one address: some servers take no more than eight kilobytes of it.
 const NAMES_MAX: usize = 100;
@@ -55,13 +57,14 @@ const SWEEP_MAX: Duration = Duration::from_mins(2);
 pub(super) struct Sweeps {
     sees_everything: Option<(Instant, bool)>,
     projects: Option<(Instant, Arc<Vec<ProviderProjectId>>)>,
-    routers: Option<(Instant, Arc<Routers>)>,
+    parts: Option<(Instant, Arc<Parts>)>,
 }
 
-/// The routers of a sweep, by the network that they are named after.
-struct Routers {
+/// The parts of a sweep's networks, by the network that they are named after.
+struct Parts {
     sequence: Sequence,
-    by_network: BTreeMap<Uuid, RouterBody>,
+    subnets: BTreeMap<Uuid, SubnetBody>,
+    routers: BTreeMap<Uuid, RouterBody>,
 }
 
 /// Where a sweep goes on.
@@ -123,9 +126,15 @@ impl RestEndpoint for Search {
 #[derive(Deserialize)]
 #[serde(bound = "T: DeserializeOwned")]
 struct Page<T> {
-    #[serde(alias = "networks", alias = "routers", alias = "security_groups")]
+    #[serde(alias = "networks", alias = "subnets", alias = "routers", alias = "security_groups")]
     items: Vec<T>,
-    #[serde(default, alias = "networks_links", alias = "routers_links", alias = "security_groups_links")]
+    #[serde(
+        default,
+        alias = "networks_links",
+        alias = "subnets_links",
+        alias = "routers_links",
+        alias = "security_groups_links"
+    )]
     links: Vec<Link>,
 }
 
@@ -178,13 +187,13 @@ impl Session<'_> {
     ) -> ProviderResult<Observed<Listing<Listed>>> {
         let (prefix, path) = (names::NETWORK_PREFIX, "networks");
         let (acting, _) = self.whereabouts(after).await?;
-        // Before the networks: a router that is made meanwhile is missed, and looked for, rather than a network's.
-        let routers = self.routers(&acting, only, after).await?;
+        // Before the networks: a part that is made meanwhile is missed, and looked for.
+        let parts = self.parts(&acting, only, after).await?;
         let asked = Asked { prefix, path, operation: "list-networks", only, after };
         let page: Turned<NetworkBody> = self.turn(asked).await?;
-        let items = page.items.into_iter().filter_map(|network| listed_network(&network, &routers, routers.sequence));
+        let items = page.items.into_iter().filter_map(|network| listed_network(&network, &parts));
         let fact = Listing { items: items.collect(), next: page.next.map(|cursor| cursor.text()) };
-        Ok(Observed { sequence: routers.sequence.min(page.sequence), fact })
+        Ok(Observed { sequence: parts.sequence.min(page.sequence), fact })
     }
 
     async fn list_security_groups(
@@ -292,47 +301,49 @@ impl Session<'_> {
         Ok(sees)
     }
 
-    /// All routers that the page needs: those of the whole sweep, of the project, or of the networks asked for.
-    async fn routers(
-        &self,
-        acting: &Acting,
-        only: Option<&[Uuid]>,
-        after: Option<&str>,
-    ) -> ProviderResult<Arc<Routers>> {
+    /// The parts that the page's networks have: those of the whole sweep, of the project, or of the networks asked for.
+    async fn parts(&self, acting: &Acting, only: Option<&[Uuid]>, after: Option<&str>) -> ProviderResult<Arc<Parts>> {
         let is_kept = matches!(acting, Acting::Observer) && only.is_none();
         if is_kept && after.is_some() {
-            let held = self.provider.sweeps.lock().unwrap_or_else(PoisonError::into_inner).routers.clone();
-            if let Some((_, routers)) = held.filter(|(at, _)| at.elapsed() < SWEEP_MAX) {
-                return Ok(routers);
+            let held = self.provider.sweeps.lock().unwrap_or_else(PoisonError::into_inner).parts.clone();
+            if let Some((_, parts)) = held.filter(|(at, _)| at.elapsed() < SWEEP_MAX) {
+                return Ok(parts);
             }
         }
-        let mut routers = Routers { sequence: Sequence::default(), by_network: BTreeMap::new() };
-        let mut marker = None;
+        let (sequence, subnets) = self.all_parts(acting, ("subnets", "list-subnets"), only).await?;
+        let (_, routers) = self.all_parts(acting, ("routers", "list-routers"), only).await?;
+        let parts = Arc::new(Parts { sequence, subnets, routers });
+        if is_kept {
+            let mut sweeps = self.provider.sweeps.lock().unwrap_or_else(PoisonError::into_inner);
+            sweeps.parts = Some((Instant::now(), Arc::clone(&parts)));
+        }
+        Ok(parts)
+    }
+
+    async fn all_parts<T: DeserializeOwned + Send + Part + 'static>(
+        &self,
+        acting: &Acting,
+        (path, operation): (&'static str, &'static str),
+        only: Option<&[Uuid]>,
+    ) -> ProviderResult<(Sequence, BTreeMap<Uuid, T>)> {
+        let (mut first, mut parts, mut marker) = (None, BTreeMap::new(), None::<String>);
         loop {
             let names = named(only, names::NETWORK_PREFIX);
-            let search = Search { path: "routers", names, after: marker.clone(), limit: ROUTERS_MAX };
-            let operation = on(Service::Network, "list-routers", marker.take().unwrap_or_default());
-            let page: Observed<Page<RouterBody>> = match self.read_page(acting, operation, search).await {
+            let search = Search { path, names, after: marker.clone(), limit: PARTS_MAX };
+            let operation = on(Service::Network, operation, marker.take().unwrap_or_default());
+            let page: Observed<Page<T>> = match self.read_page(acting, operation, search).await {
                 Err(ProviderError::PrincipalMissing) => break,
                 other => other?,
             };
-            if routers.sequence == Sequence::default() {
-                routers.sequence = page.sequence;
-            }
-            marker = page.fact.items.last().filter(|_| has_next(&page.fact.links)).map(|router| router.id.clone());
+            first.get_or_insert(page.sequence);
+            marker = page.fact.items.last().filter(|_| has_next(&page.fact.links)).map(|part| part.id().to_owned());
             let named = page.fact.items.into_iter();
-            let named = named.filter_map(|one| Some((names::id_in(&one.name, names::NETWORK_PREFIX)?, one)));
-            routers.by_network.extend(named);
+            parts.extend(named.filter_map(|one| Some((names::id_in(one.name(), names::NETWORK_PREFIX)?, one))));
             if marker.is_none() {
                 break;
             }
         }
-        let routers = Arc::new(routers);
-        if is_kept {
-            let mut sweeps = self.provider.sweeps.lock().unwrap_or_else(PoisonError::into_inner);
-            sweeps.routers = Some((Instant::now(), Arc::clone(&routers)));
-        }
-        Ok(routers)
+        Ok((first.unwrap_or_default(), parts))
     }
 }
 
@@ -343,21 +354,22 @@ fn named(only: Option<&[Uuid]>, prefix: &str) -> Vec<String> {
 }
 
 /// What says no incarnation is not ours yet: its actor adopts it when it looks.
-fn listed_network(network: &NetworkBody, routers: &Routers, sequence: Sequence) -> Option<Listed> {
-    let id = names::id_in(&network.name, names::NETWORK_PREFIX)?;
-    let incarnation = network.incarnation()?;
-    let is_of_it = |router: &&RouterBody| router.incarnation().is_none_or(|of| of == incarnation);
-    let router = routers.by_network.get(&id).filter(is_of_it);
-    let fingerprint = network_plan::fingerprint(Some(network), router);
+fn listed_network(network: &NetworkBody, parts: &Parts) -> Option<Listed> {
+    let (id, incarnation) = (names::id_in(&network.name, names::NETWORK_PREFIX)?, network.incarnation()?);
+    let is_of_it = |marked: Option<Incarnation>| marked.is_none_or(|of| of == incarnation);
+    let router = parts.routers.get(&id).filter(|router| is_of_it(router.incarnation()));
+    let subnet = parts.subnets.get(&id).filter(|subnet| is_of_it(subnet.incarnation()));
+    let fingerprint = network_plan::fingerprint(Some(network), subnet, router);
     let detail = NetworkDetail {
         network: Some(ProviderNetworkId(network.id.clone())),
+        subnet: subnet.map(|subnet| ProviderSubnetId(subnet.id.clone())),
         router: router.map(|router| ProviderRouterId(router.id.clone())),
         vlan: network_plan::vlan(network),
         fingerprint: Some(fingerprint),
         ..NetworkDetail::default()
     };
     let fact = NetworkFact { detail, trouble: network_plan::listed_trouble(network, router) };
-    let fact = Fact::Network(Observed { sequence, fact });
+    let fact = Fact::Network(Observed { sequence: parts.sequence, fact });
     Some(Listed { key: Key::new(Kind::Network, id), incarnation, fingerprint, fact })
 }
 

@@ -34,7 +34,7 @@ pub(super) struct NetworkBody {
     pub status: String,
     #[serde(default = "yes")]
     pub admin_state_up: bool,
-    /// Grows with every change, of its subnets too.
+    /// Grows with every change.
     #[serde(default)]
     pub revision_number: u64,
     #[serde(rename = "provider:network_type", default)]
@@ -288,14 +288,17 @@ pub(super) fn fact(view: &View, spec: &NetworkSpec, recorded: &NetworkDetail) ->
         // Not everybody is shown it.
         vlan: view.network.as_ref().and_then(vlan).or(recorded.vlan),
         storage_range: spec.address_plan().storage,
-        fingerprint: Some(fingerprint(view.network.as_ref(), view.router.as_ref())),
+        fingerprint: Some(fingerprint(view.network.as_ref(), view.subnet.as_ref(), view.router.as_ref())),
     };
     NetworkFact { detail, trouble: trouble(view, spec) }
 }
 
-/// Of what a bulk list shows: the network, which counts the changes of its subnets, and the router, which counts those of
-/// its interfaces.
-pub(super) fn fingerprint(network: Option<&NetworkBody>, router: Option<&RouterBody>) -> u64 {
+/// Of what bulk lists show. Network and router count their changes, and the router those of its interfaces.
+pub(super) fn fingerprint(
+    network: Option<&NetworkBody>,
+    subnet: Option<&SubnetBody>,
+    router: Option<&RouterBody>,
+) -> u64 {
     let mut digest = Fingerprint::new();
     digest.number(network.is_some());
     if let Some(network) = network {
@@ -303,6 +306,20 @@ pub(super) fn fingerprint(network: Option<&NetworkBody>, router: Option<&RouterB
         digest.text(&network.status);
         digest.number(network.admin_state_up);
         digest.number(network.revision_number);
+    }
+    digest.number(subnet.is_some());
+    if let Some(subnet) = subnet {
+        digest.text(&subnet.id);
+        // Neutron does not count changes of these two as changes of the subnet.
+        for text in &subnet.dns_nameservers {
+            digest.text(text);
+        }
+        let mut routes = subnet.host_routes.iter().collect::<Vec<_>>();
+        routes.sort();
+        for route in routes {
+            digest.text(&route.destination);
+            digest.text(&route.nexthop);
+        }
     }
     digest.number(router.is_some());
     if let Some(router) = router {
@@ -487,6 +504,8 @@ mod tests {
         let (text, fingerprint) = said(|view| view.router.as_mut().expect("there").admin_state_up = false);
         assert!(text.contains("switched off") && fingerprint != usual);
         let (_, fingerprint) = said(|view| view.network.as_mut().expect("there").revision_number = 7);
+        assert_ne!(fingerprint, usual);
+        let (_, fingerprint) = said(|view| view.subnet.as_mut().expect("there").dns_nameservers.reverse());
         assert_ne!(fingerprint, usual);
     }
 }
