@@ -55,7 +55,8 @@ async fn b4_a_creation_cut_at_any_note_is_finished_without_doubles() {
         if cut.is_ok() {
             assert_eq!(notes, 5, "a principal is noted five times");
         } else {
-            assert!(matches!(cut, Err(ProviderError::Ledger(_))), "{cut:?}");
+            // Keystone may cut it as well: it sometimes refuses a role that it has given a moment ago.
+            assert!(matches!(cut, Err(ProviderError::Ledger(_) | ProviderError::Conflict(_))), "{cut:?}");
         }
         world.records.notes_left.store(usize::MAX, Ordering::Relaxed);
         let made = world.principal().await;

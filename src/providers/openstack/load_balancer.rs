@@ -185,7 +185,7 @@ impl Session<'_> {
         if balancer.state() != BalancerState::Active {
             return Ok(Observed { sequence, fact: balancer.fact() });
         }
-        let parts = self.parts(&acting, request, &balancer).await?;
+        let parts = self.balancer_parts(&acting, request, &balancer).await?;
         let Some(change) = parts.topology.next_change(&request.spec.topology()) else {
             return Ok(Observed { sequence, fact: balancer.fact() });
         };
@@ -220,7 +220,7 @@ impl Session<'_> {
     }
 
     /// Everything that a balancer is made of. Nothing changes meanwhile but by our hand, or the balancer would be busy.
-    async fn parts(
+    async fn balancer_parts(
         &self,
         acting: &Acting,
         request: &LoadBalancerRequest,

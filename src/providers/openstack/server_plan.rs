@@ -106,14 +106,14 @@ impl FlavorNames {
 }
 
 impl ServerBody {
-    fn is_named(&self, id: ServerId) -> Option<bool> {
-        let said = OWN_KEYS.iter().find_map(|key| self.metadata.get(*key))?;
-        Some(*said == id.to_string())
+    /// The server that it says it is. Metadata can be changed by whoever may change the server; a tag is ours.
+    fn said(&self) -> Option<&str> {
+        let by_tag = self.tags.iter().find_map(|tag| tag.strip_prefix(TAG_PREFIX));
+        by_tag.or_else(|| OWN_KEYS.iter().find_map(|key| self.metadata.get(*key)).map(String::as_str))
     }
 
-    /// The server that it says it is.
     pub fn of(&self) -> Option<ServerId> {
-        OWN_KEYS.iter().find_map(|key| self.metadata.get(*key)?.parse().ok())
+        self.said()?.parse().ok()
     }
 
     pub fn incarnation(&self) -> Option<Incarnation> {
@@ -123,9 +123,8 @@ impl ServerBody {
     /// Is it this server, in this life of it, or in one that nobody has written down?
     pub fn is_of(&self, id: ServerId, incarnation: Incarnation) -> bool {
         match Claim::of(self.incarnation(), incarnation) {
-            // Metadata can be changed by whoever may change the server.
-            Claim::Ours => true,
-            Claim::Unmarked => self.is_named(id) == Some(true),
+            Claim::Ours => self.said().is_none_or(|said| said == id.to_string()),
+            Claim::Unmarked => self.said().is_some_and(|said| said == id.to_string()),
             Claim::Another => false,
         }
     }

@@ -173,6 +173,10 @@ fn b2_a_server_is_whose_its_metadata_says_and_never_whose_its_name_says() {
     assert!(said(json!({"region:server_id": own}), json!([])).is_of(id, ours), "of the service before us");
     assert!(said(json!({"serverID": own}), json!([])).is_of(id, ours), "of long ago");
     assert!(said(json!({}), json!([names::mark(ours)])).is_of(id, ours), "its tag is enough");
+    assert!(
+        !said(json!({"serverID": "x"}), json!([names::mark(ours)])).is_of(id, ours),
+        "but it must not say otherwise"
+    );
     let other = names::mark(Incarnation(Uuid::from_u128(99)));
     assert!(!said(json!({"region:server_id": own}), json!([other])).is_of(id, ours), "of another life");
     assert!(!said(json!({"region:server_id": "x"}), json!([])).is_of(id, ours), "another's");
