@@ -12,7 +12,8 @@ SERVICES="keystone placement glance neutron nova cinder octavia"
 CLOUDS=$D/clouds.yaml
 # Nobody else's cloud is to be mixed up with this one.
 for v in $(compgen -e OS_); do unset "$v"; done
-export PYTHONWARNINGS=ignore
+# What the packages cache goes with the rest.
+export PYTHONWARNINGS=ignore XDG_CACHE_HOME=$D/cache
 
 now() { date +%s.%N; }
 since() { awk -v a="$1" -v b="$(now)" 'BEGIN { printf "%.1f", b - a }'; }
