@@ -174,7 +174,7 @@ fn accept_provider(
             needs_feature(&settings, "openstack", cfg!(feature = "openstack"))?;
             accept_networks(settings.get_ref().network.provider_networks.as_ref(), &settings)?;
             settings.get_ref().validate().map_err(|invalid| Fault::new(&settings, invalid.to_string()))?;
-            Ok(ProviderSettings::Openstack(settings.into_inner()))
+            Ok(ProviderSettings::Openstack(Box::new(settings.into_inner())))
         }
         (None, None, Some(settings)) => {
             needs_feature(&settings, "kubernetes", cfg!(feature = "kubernetes"))?;

@@ -37,7 +37,7 @@ pub struct RegionSpec {
 #[serde(tag = "type", rename_all = "lowercase")]
 pub enum ProviderSettings {
     Simulated(SimulatedSettings),
-    Openstack(OpenstackSettings),
+    Openstack(Box<OpenstackSettings>),
     Kubernetes(KubernetesSettings),
 }
 
@@ -62,7 +62,7 @@ impl RegionSpec {
 
     /// Does the region place networks on a physical network, each with a VLAN of its own?
     #[must_use]
-    pub const fn has_physical_networks(&self) -> bool {
+    pub fn has_physical_networks(&self) -> bool {
         match &self.provider {
             ProviderSettings::Simulated(settings) => settings.provider_networks.is_some(),
             ProviderSettings::Openstack(settings) => settings.network.provider_networks.is_some(),

@@ -63,6 +63,7 @@ impl Ask {
     }
 
     /// There is nothing that could be forgotten.
+    #[expect(clippy::unnecessary_wraps, reason = "the form in which the SDK's builders leave an endpoint")]
     pub const fn build(self) -> Result<Self, Infallible> {
         Ok(self)
     }

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::credentials::{Credentials, Keyring, stamp};
+use super::credentials::{Credentials, Keyring, Stamp, stamp};
 use super::principals::Principal;
 use super::transport::{CallError, Client, Cloud, Login, Proof, Scope, Selection};
 use crate::model::ids::ProviderProjectId;
@@ -58,7 +58,7 @@ pub struct Connection {
 struct Making {
     endpoint: String,
     selection: Selection,
-    authority: Option<(PathBuf, Option<(i64, i64, u64, u64)>)>,
+    authority: Option<(PathBuf, Stamp)>,
 }
 
 impl Connection {

@@ -65,7 +65,7 @@ struct Held {
 }
 
 /// Changes whenever a file does, also when another takes its place.
-type Stamp = Option<(i64, i64, u64, u64)>;
+pub(super) type Stamp = Option<(i64, i64, u64, u64)>;
 
 impl Keyring {
     #[must_use]

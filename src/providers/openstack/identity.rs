@@ -470,16 +470,15 @@ impl Session<'_> {
             return Ok(());
         }
         let name = names::principal(request.id);
-        let group = match at_most_one(found, "server group")? {
-            Some(group) => group,
-            None => {
-                let body = create_group::ServerGroupBuilder::default()
-                    .name(name.clone())
-                    .policy(policy(self.provider.settings.compute.server_group_policy))
-                    .build();
-                let endpoint = flat(body.map(|body| create_group::Request::builder().server_group(body).build()));
-                self.change(&acting, on(Service::Compute, "create-server-group", &name), endpoint).await?
-            }
+        let group = if let Some(group) = at_most_one(found, "server group")? {
+            group
+        } else {
+            let body = create_group::ServerGroupBuilder::default()
+                .name(name.clone())
+                .policy(policy(self.provider.settings.compute.server_group_policy))
+                .build();
+            let endpoint = flat(body.map(|body| create_group::Request::builder().server_group(body).build()));
+            self.change(&acting, on(Service::Compute, "create-server-group", &name), endpoint).await?
         };
         detail.server_group = Some(ProviderServerGroupId(group.id));
         self.note(detail).await

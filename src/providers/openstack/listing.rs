@@ -337,8 +337,8 @@ impl Session<'_> {
             };
             first.get_or_insert(page.sequence);
             marker = page.fact.items.last().filter(|_| has_next(&page.fact.links)).map(|part| part.id().to_owned());
-            let named = page.fact.items.into_iter();
-            parts.extend(named.filter_map(|one| Some((names::id_in(one.name(), names::NETWORK_PREFIX)?, one))));
+            let items = page.fact.items.into_iter();
+            parts.extend(items.filter_map(|one| Some((names::id_in(one.name(), names::NETWORK_PREFIX)?, one))));
             if marker.is_none() {
                 break;
             }

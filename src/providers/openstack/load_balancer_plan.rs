@@ -167,9 +167,13 @@ impl BalancerBody {
         for parts in [&self.listeners, &self.pools] {
             let parts = parts.iter().collect::<BTreeSet<_>>();
             digest.number(parts.len() as u64);
-            parts.into_iter().for_each(|part| digest.text(&part.id));
+            for part in parts {
+                digest.text(&part.id);
+            }
         }
-        self.tags.iter().for_each(|tag| digest.text(tag));
+        for tag in &self.tags {
+            digest.text(tag);
+        }
         digest.value()
     }
 }
@@ -291,7 +295,7 @@ pub(super) fn new_balancer(request: &LoadBalancerRequest, port: &str) -> Value {
         let mut pool_body = pool_fields(request.id, name, pool.protocol);
         pool_body["members"] = members(&pool.members);
         if let Some(monitor) = &pool.monitor {
-            pool_body["healthmonitor"] = monitor_fields(request.id, name, monitor, pool.protocol);
+            pool_body["healthmonitor"] = monitor_fields(request.id, name, *monitor, pool.protocol);
         }
         body["default_pool"] = pool_body;
         Some(body)
@@ -339,7 +343,7 @@ fn members(members: &BTreeSet<Member>) -> Value {
     members.iter().map(|member| json!({"address": member.address, "protocol_port": member.port})).collect()
 }
 
-fn monitor_fields(id: LoadBalancerId, name: &ListenerName, monitor: &Monitor, protocol: PoolProtocol) -> Value {
+fn monitor_fields(id: LoadBalancerId, name: &ListenerName, monitor: Monitor, protocol: PoolProtocol) -> Value {
     let kind = if protocol == PoolProtocol::Udp { "UDP-CONNECT" } else { "TCP" };
     let mut body = monitor_update(monitor);
     body["name"] = json!(names::of_listener(id, &name.to_string(), "monitor"));
@@ -347,7 +351,7 @@ fn monitor_fields(id: LoadBalancerId, name: &ListenerName, monitor: &Monitor, pr
     body
 }
 
-fn monitor_update(monitor: &Monitor) -> Value {
+fn monitor_update(monitor: Monitor) -> Value {
     json!({
         "delay": monitor.interval_seconds,
         "timeout": monitor.timeout_seconds,
@@ -380,12 +384,12 @@ pub(super) fn order(id: LoadBalancerId, balancer: &str, parts: &Parts, change: &
         Change::SetMonitor { name, monitor } => match (parts.monitors.get(name), monitor) {
             (Some(id), Some(monitor)) => Order::Put {
                 path: format!("lbaas/healthmonitors/{id}"),
-                body: json!({"healthmonitor": monitor_update(monitor)}),
+                body: json!({"healthmonitor": monitor_update(*monitor)}),
             },
             (Some(id), None) => Order::Delete { path: format!("lbaas/healthmonitors/{id}") },
             (None, Some(monitor)) => {
                 let protocol = parts.topology.pools.get(name)?.protocol;
-                let mut body = monitor_fields(id, name, monitor, protocol);
+                let mut body = monitor_fields(id, name, *monitor, protocol);
                 body["pool_id"] = json!(parts.pools.get(name)?);
                 Order::Post { path: "lbaas/healthmonitors".to_owned(), body: json!({"healthmonitor": body}) }
             }

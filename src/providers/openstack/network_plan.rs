@@ -314,9 +314,9 @@ pub(super) fn fingerprint(
         for text in &subnet.dns_nameservers {
             digest.text(text);
         }
-        let mut routes = subnet.host_routes.iter().collect::<Vec<_>>();
-        routes.sort();
-        for route in routes {
+        let mut by_destination = subnet.host_routes.iter().collect::<Vec<_>>();
+        by_destination.sort();
+        for route in by_destination {
             digest.text(&route.destination);
             digest.text(&route.nexthop);
         }
@@ -372,15 +372,15 @@ mod tests {
         NetworkSpec { prefix, reservations: None, dns_nameservers, routes: None }
     }
 
-    fn description(text: &str) -> Option<String> {
-        Some(names::described(text, OURS))
+    fn description(text: &str) -> String {
+        names::described(text, OURS)
     }
 
     fn settled() -> View {
         let network = NetworkBody {
             id: "n".to_owned(),
             name: "network-x".to_owned(),
-            description: description("n"),
+            description: Some(description("n")),
             status: "ACTIVE".to_owned(),
             admin_state_up: true,
             network_type: Some("vlan".to_owned()),
@@ -390,7 +390,7 @@ mod tests {
         let subnet = SubnetBody {
             id: "s".to_owned(),
             name: "network-x".to_owned(),
-            description: description("s"),
+            description: Some(description("s")),
             network_id: "n".to_owned(),
             cidr: Some(spec().prefix.net()),
             dns_nameservers: wanted_dns(&spec()),
@@ -399,7 +399,7 @@ mod tests {
         let router = RouterBody {
             id: "r".to_owned(),
             name: "network-x".to_owned(),
-            description: description("r"),
+            description: Some(description("r")),
             status: "ACTIVE".to_owned(),
             admin_state_up: true,
             external_gateway_info: Some(Gateway { network_id: "e".to_owned() }),

@@ -509,7 +509,9 @@ fn configuration(view: &View) -> u64 {
     if let Some(server) = &view.server {
         let mut tags = server.tags.iter().collect::<Vec<_>>();
         tags.sort();
-        tags.into_iter().for_each(|tag| digest.text(tag));
+        for tag in tags {
+            digest.text(tag);
+        }
         digest.number(server.metadata.len() as u64);
         for (name, value) in &server.metadata {
             digest.text(name);

@@ -217,9 +217,9 @@ impl Session<'_> {
     }
 }
 
-fn placed(acting: &Acting, operation: Operation) -> Operation {
-    let subject = format!("{} in {}", operation.subject, acting.place());
-    Operation { subject, ..operation }
+fn placed(acting: &Acting, mut operation: Operation) -> Operation {
+    operation.subject = format!("{} in {}", operation.subject, acting.place());
+    operation
 }
 
 fn built<E, F: Display>(endpoint: Built<E, F>) -> ProviderResult<E> {

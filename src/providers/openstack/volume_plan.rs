@@ -220,6 +220,7 @@ mod tests {
 
     #[test]
     fn every_word_of_the_cloud_is_told_for_what_it_means() {
+        use {AttachmentState as A, CloudVolumeState as S};
         let server = Some(ServerId(Uuid::from_u128(7)));
         let held = |status: &str| {
             let attachment = AttachmentBody { server_id: "s".to_owned(), device: Some("/dev/vdb".to_owned()) };
@@ -229,7 +230,6 @@ mod tests {
             let sighting = body.fact(server, None).volume.expect("a volume");
             (sighting.state, sighting.attachment.map(|attachment| attachment.state))
         };
-        use {AttachmentState as A, CloudVolumeState as S};
         assert_eq!(seen(&volume("creating")), (S::Creating, None));
         assert_eq!(seen(&volume("available")), (S::Ready, None));
         assert_eq!(seen(&volume("attaching")), (S::Ready, Some(A::Attaching)));

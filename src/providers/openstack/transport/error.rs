@@ -96,17 +96,15 @@ impl From<CallError> for ProviderError {
 impl From<Refusal> for ProviderError {
     fn from(refusal: Refusal) -> Self {
         let Refusal { status, kind, message, retry_after, is_of_service } = refusal;
-        let is_quota = kind.as_deref() == Some("OverQuota");
+        let is_over_quota = kind.as_deref() == Some("OverQuota");
         match status {
-            StatusCode::NOT_FOUND if is_of_service => Self::NotFound,
-            StatusCode::UNAUTHORIZED => Self::Unauthorized,
+            StatusCode::NOT_FOUND | StatusCode::GONE if is_of_service => Self::NotFound,
             StatusCode::FORBIDDEN if is_about_quota(&message) => Self::Quota,
-            StatusCode::FORBIDDEN => Self::Unauthorized,
-            StatusCode::CONFLICT if is_quota => Self::Quota,
-            StatusCode::CONFLICT => Self::Conflict(message),
+            StatusCode::CONFLICT if is_over_quota => Self::Quota,
             StatusCode::PAYLOAD_TOO_LARGE => Self::Quota,
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => Self::Unauthorized,
+            StatusCode::CONFLICT => Self::Conflict(message),
             StatusCode::TOO_MANY_REQUESTS => Self::Throttled { retry_after },
-            StatusCode::GONE if is_of_service => Self::NotFound,
             StatusCode::REQUEST_TIMEOUT => Self::Unavailable("timed out".to_owned()),
             status if status.is_client_error() && is_of_service => Self::Rejected(message),
             status => Self::Unavailable(format!("{} was answered", status.as_u16())),

@@ -7,7 +7,7 @@ use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
-use openstack_sdk_compute::v2::server::get as get_server;
+use openstack_sdk_compute::v2::server::get_20 as get_server;
 use openstack_sdk_core::api::QueryAsync;
 use openstack_sdk_network::v2::network::get as get_network;
 use serde_json::{Value, json};
