@@ -41,8 +41,8 @@ use crate::model::record::{CorruptRecord, Record};
 use super::remembered::{Remembered, RequestKey};
 use super::rules::{self, Rows};
 use super::{
-    Allocation, Batch, Change, Changes, ClaimedNumber, Committed, Filter, PAGE_MAX, Page, Position, Store, StoreError,
-    Usage,
+    Allocation, Batch, Change, ChangeEvent, Changes, ClaimedNumber, Committed, Filter, PAGE_MAX, Page, Position, Store,
+    StoreError, Usage,
 };
 use ring::{Ring, Served};
 use rows::{SqlRows, unavailable};
@@ -175,11 +175,14 @@ impl Drop for EmbeddedStore {
 #[async_trait]
 impl Store for EmbeddedStore {
     async fn get(&self, key: Key) -> Result<Option<Arc<Record>>, StoreError> {
-        let recent = self.shared.ring().record(key);
-        if let Some(record) = recent {
-            return Ok(record);
+        let last_word = self.shared.ring().last_word(key).cloned();
+        match last_word {
+            Some(ChangeEvent::Put(record)) => Ok(Some(record)),
+            Some(ChangeEvent::Removed(_)) => Ok(None),
+            Some(ChangeEvent::Referenced) | None => {
+                self.readers.read(move |connection| SqlRows(connection).record(key)).await
+            }
         }
-        self.readers.read(move |connection| SqlRows(connection).record(key)).await
     }
 
     async fn list(&self, filter: &Filter, page: Page) -> Result<Vec<Arc<Record>>, StoreError> {

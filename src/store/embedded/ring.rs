@@ -5,10 +5,8 @@
 //! is asked for by its key, too: a pass looks at what has just moved, and spares itself the way to the disk.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 use crate::model::ids::Key;
-use crate::model::record::Record;
 use crate::store::{Change, ChangeEvent, Position};
 
 /// Some seconds of the busiest writing. Larger would hold more records in memory than a reader ever lags behind
@@ -61,15 +59,11 @@ impl Ring {
         }
     }
 
-    /// The record as it was last committed, or that there is none any more; `None` when it has not changed lately.
-    pub(super) fn record(&self, key: Key) -> Option<Option<Arc<Record>>> {
+    /// How a record was last committed, or that it was removed; `None` when it has not changed lately.
+    pub(super) fn last_word(&self, key: Key) -> Option<&ChangeEvent> {
         let position = self.newest.get(&key)?;
         let at = usize::try_from(position.0 - self.before_first() - 1).ok()?;
-        match &self.changes.get(at)?.event {
-            ChangeEvent::Put(record) => Some(Some(Arc::clone(record))),
-            ChangeEvent::Removed(_) => Some(None),
-            ChangeEvent::Referenced => None,
-        }
+        self.changes.get(at).map(|change| &change.event)
     }
 
     fn before_first(&self) -> u64 {
@@ -119,12 +113,15 @@ mod tests {
             event,
         };
         ring.extend([change(11, 1, ChangeEvent::Removed(Former::default())), change(12, 1, ChangeEvent::Referenced)]);
-        assert!(matches!(ring.record(key(1)), Some(None)), "who refers to it is no word on the record itself");
-        assert!(ring.record(key(2)).is_none());
+        assert!(
+            matches!(ring.last_word(key(1)), Some(ChangeEvent::Removed(_))),
+            "who refers to it is no word on the record itself"
+        );
+        assert!(ring.last_word(key(2)).is_none());
         let last = 12 + RING_MAX as u64;
         ring.extend((13..=last).map(|position| change(position, position, ChangeEvent::Removed(Former::default()))));
-        assert!(ring.record(key(1)).is_none(), "it has fallen out of the ring");
-        assert!(matches!(ring.record(key(13)), Some(None)));
+        assert!(ring.last_word(key(1)).is_none(), "it has fallen out of the ring");
+        assert!(matches!(ring.last_word(key(13)), Some(ChangeEvent::Removed(_))));
         assert_eq!(ring.newest.len(), RING_MAX);
     }
 }
