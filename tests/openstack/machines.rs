@@ -55,7 +55,6 @@ impl Place {
         let network = world.network_request(NetworkId(random()), NetworkDetail::default());
         let notes = world.notes();
         world.provider.converge_network(&world.context(&notes), &network).await.expect("a network");
-        drop(notes);
         Self { world, network, pages: Pages::default() }
     }
 
