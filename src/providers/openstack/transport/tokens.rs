@@ -86,7 +86,7 @@ impl Tokens {
         if let Some(token) = place.token.as_ref().filter(is_good) {
             return Ok(Arc::clone(token));
         }
-        if let Some((at, error)) = place.failed.as_ref().filter(|(at, _)| *at >= began) {
+        if let Some((at, error)) = place.failed.as_ref().filter(|(at, _)| *at > began) {
             tracing::trace!(since = ?at.elapsed(), "a log-in that failed meanwhile is not repeated");
             return Err(error.clone());
         }
