@@ -36,6 +36,11 @@ const LOOKS_MISSED_MAX: u32 = 3;
 /// How many ids are asked for in one read of pending objects.
 const PENDING_MAX: usize = 1000;
 
+/// How many actors are told at once, and how long the others then wait. What depends on those that were told follows
+/// in the meantime, and not behind hundreds of others; it is about as fast as the store can write down.
+const TOLD_AT_ONCE: u32 = 8;
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(4);
+
 /// The monitor of a region, as its supervisor keeps it running.
 pub struct MonitorService {
     environment: Arc<Environment>,
@@ -226,12 +231,13 @@ async fn look(environment: &Environment, region: RegionId, scope: &Scope) -> boo
         }
     };
     let mut failed = false;
+    let mut telling = Telling { environment, told: 0 };
     for (kind, expected) in expected {
         let only = match scope {
             Scope::Everything => None,
             Scope::Only(ids) => ids.get(&kind).map(Vec::as_slice),
         };
-        match look_at_kind(environment, region, kind, only).await {
+        match look_at_kind(&mut telling, region, kind, only).await {
             // This cloud has nothing of the kind.
             Err(ProviderError::Unsupported(_)) => {}
             Err(error) => {
@@ -241,8 +247,7 @@ async fn look(environment: &Environment, region: RegionId, scope: &Scope) -> boo
             }
             Ok((sequence, present)) => {
                 for key in expected.into_iter().filter(|key| !present.contains(&key.id)) {
-                    let observation = Observation { sequence, sighting: Sighting::Absent };
-                    environment.graph.send(key, Message::Observed(observation));
+                    telling.tell(key, Observation { sequence, sighting: Sighting::Absent }).await;
                 }
             }
         }
@@ -265,11 +270,12 @@ fn count_checks(region: RegionId, members: &[Arc<Snapshot>]) {
 
 /// Reads everything of a kind, page by page; tells what differs, and returns what is there.
 async fn look_at_kind(
-    environment: &Environment,
+    telling: &mut Telling<'_>,
     region: RegionId,
     kind: Kind,
     only: Option<&[Uuid]>,
 ) -> Result<(Sequence, BTreeSet<Uuid>), ProviderError> {
+    let environment = telling.environment;
     let provider =
         environment.clouds.get(region).ok_or_else(|| ProviderError::Unavailable("not configured".to_owned()))?;
     let tenant = OrganizationId(Uuid::nil());
@@ -286,7 +292,7 @@ async fn look_at_kind(
         first = first.or(Some(page.sequence));
         for listed in page.fact.items {
             present.insert(listed.key.id);
-            tell(environment, listed);
+            telling.compare(listed).await;
         }
         after = page.fact.next;
         if after.is_none() {
@@ -295,15 +301,30 @@ async fn look_at_kind(
     }
 }
 
-/// Compared with what its actor has on record, not with what was seen last: what changes away and back between two
-/// looks would seem not to have changed at all.
-fn tell(environment: &Environment, listed: Listed) {
-    let Some(node) = environment.graph.node(listed.key) else { return };
-    let known = node.snapshot();
-    let same = known.fingerprint == Some(listed.fingerprint);
-    if known.incarnation == Some(listed.incarnation) && known.realised && !same {
-        let sequence = listed.fact.sequence().unwrap_or_default();
-        let observation = Observation { sequence, sighting: Sighting::Present(Box::new(listed.fact)) };
-        environment.graph.send(listed.key, Message::Observed(observation));
+/// Tells actors what was seen, a few at a time.
+struct Telling<'a> {
+    environment: &'a Environment,
+    told: u32,
+}
+
+impl Telling<'_> {
+    /// Compared with what its actor has on record, not with what was seen last: what changes away and back between two
+    /// looks would seem not to have changed at all.
+    async fn compare(&mut self, listed: Listed) {
+        let Some(node) = self.environment.graph.node(listed.key) else { return };
+        let known = node.snapshot();
+        let same = known.fingerprint == Some(listed.fingerprint);
+        if known.incarnation == Some(listed.incarnation) && known.realised && !same {
+            let sequence = listed.fact.sequence().unwrap_or_default();
+            self.tell(listed.key, Observation { sequence, sighting: Sighting::Present(Box::new(listed.fact)) }).await;
+        }
+    }
+
+    async fn tell(&mut self, key: Key, observation: Observation) {
+        self.environment.graph.send(key, Message::Observed(observation));
+        self.told += 1;
+        if self.told.is_multiple_of(TOLD_AT_ONCE) {
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 }
