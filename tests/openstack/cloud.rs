@@ -118,7 +118,10 @@ impl Admin {
     pub async fn call(&self, method: &str, service: &str, path: &str, body: Option<Value>) -> (u16, Value) {
         let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
         let request = self.http.request(method, self.url(service, path)).header("x-auth-token", &self.token);
-        let request = request.header("openstack-api-version", "compute 2.90");
+        let request = match service {
+            "compute" => request.header("openstack-api-version", "compute 2.90"),
+            _ => request,
+        };
         let request = match body {
             Some(body) => request.header("content-type", "application/json").body(body.to_string()),
             None => request,
