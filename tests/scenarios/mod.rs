@@ -137,6 +137,13 @@ impl Installation {
         *self.base.lock().expect("lock") = start.api_url;
     }
 
+    /// What the admin surface shows.
+    #[cfg(feature = "openstack")]
+    pub async fn admin(&self, path: &str) -> Value {
+        let request = self.client.get(format!("{}{path}", self.start.admin_url)).bearer_auth(&self.start.token);
+        request.send().await.expect("an answer").json().await.expect("json")
+    }
+
     /// What the process has said so far.
     #[cfg(feature = "openstack")]
     pub fn log(&self) -> String {

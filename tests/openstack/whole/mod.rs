@@ -1,9 +1,13 @@
 //! Regent as a whole on a real OpenStack: the real binary, asked by REST only, and what the cloud's administrator then
 //! sees of it.
 
+mod adoption;
+mod faults;
 mod kills;
 mod life;
+mod refusals;
 mod script;
+mod weather;
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -119,6 +123,12 @@ impl Stage {
         }
         held.sort();
         held
+    }
+
+    /// The cloud's project of its only principal.
+    pub async fn project(&self) -> String {
+        self.holdings().await;
+        self.projects.lock().expect("lock").first().expect("a principal").clone()
     }
 
     /// Looks until the cloud holds this and nothing else.
