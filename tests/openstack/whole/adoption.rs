@@ -91,8 +91,8 @@ async fn what_is_there_under_the_right_names_is_adopted_and_nothing_is_made_besi
     let read = stage.regent.get(&instance).await.with(StatusCode::OK);
     let server = read["status"]["serverId"].as_str().expect("a server").to_owned();
     let identities = stage.regent.admin("/admin/v1/actors?kind=identity").await;
-    let identity = identities["actors"][0]["key"].as_str().unwrap_or_else(|| panic!("{identities}"));
-    let principal = format!("unikorn-identity-{}", last(identity));
+    let identity = identities[0]["id"].as_str().unwrap_or_else(|| panic!("{identities}"));
+    let principal = format!("unikorn-identity-{identity}");
     let asked = Asked { principal, network, group, instance, server };
     let machine = make_by_hand(&stage, &asked).await;
     weather.becomes_everywhere(Mood::Fair);
