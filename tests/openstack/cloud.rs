@@ -118,7 +118,8 @@ impl Admin {
     pub async fn call(&self, method: &str, service: &str, path: &str, body: Option<Value>) -> (u16, Value) {
         let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
         let request = self.http.request(method, self.url(service, path)).header("x-auth-token", &self.token);
-        let request = request.header("openstack-api-version", "compute 2.90");
+        let version = if service == "block-storage" { "volume 3.70" } else { "compute 2.90" };
+        let request = request.header("openstack-api-version", version);
         let request = match body {
             Some(body) => request.header("content-type", "application/json").body(body.to_string()),
             None => request,
