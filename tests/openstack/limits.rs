@@ -4,6 +4,7 @@ use regent::model::ids::{NetworkId, SecurityGroupId};
 use regent::model::network::NetworkDetail;
 use regent::model::openstack::PlacementPreflight;
 use regent::model::security_group::SecurityGroupDetail;
+use regent::model::server::SshInjection;
 use regent::providers::{Provider, ProviderError, ServerRequest};
 use serde_json::{Value, json};
 
@@ -48,7 +49,8 @@ async fn a_quota_of_the_cloud_that_is_used_up_is_told_in_our_own_words() {
     limit(&admin, "load-balancer", &project, json!({"loadbalancer": 0})).await;
     is_used_up("balancers", provider.converge_load_balancer(&place.context(), &balancer).await.err());
 
-    limit(&admin, "network", &project, json!({"network": 0, "security_group": 0})).await;
+    // One of each is there: the place's network, and the group that every project has of itself.
+    limit(&admin, "network", &project, json!({"network": 1, "security_group": 1})).await;
     let network = place.world.network_request(NetworkId(random()), NetworkDetail::default());
     is_used_up("networks", provider.converge_network(&place.context(), &network).await.err());
     let group = place.world.group_request(SecurityGroupId(random()), SecurityGroupDetail::default());
@@ -74,6 +76,8 @@ async fn a_pinned_server_is_made_on_its_host_if_that_can_take_it() {
     let on = |host: &str, request: &ServerRequest| {
         let mut request = request.clone();
         request.spec.infrastructure = Some(host.to_owned());
+        // Its principal's key pair is not the service account's: such servers are refused before they come here.
+        request.spec.ssh_injection = Some(SshInjection::None);
         request
     };
     let elsewhere = place.converge(&on("nowhere", &request)).await;
