@@ -245,8 +245,8 @@ async fn look(environment: &Environment, region: RegionId, scope: &Scope) -> boo
                 metrics::counter!("regent_monitor_failures_total", "region" => region.to_string()).increment(1);
                 tracing::warn!(%region, %kind, %error, "the monitor could not look at the cloud");
             }
-            Ok((sequence, present)) => {
-                for key in expected.into_iter().filter(|key| !present.contains(&key.id)) {
+            Ok((sequence, spoken_of)) => {
+                for key in expected.into_iter().filter(|key| !spoken_of.contains(&key.id)) {
                     telling.tell(key, Observation { sequence, sighting: Sighting::Absent }).await;
                 }
             }
@@ -268,7 +268,7 @@ fn count_checks(region: RegionId, members: &[Arc<Snapshot>]) {
     }
 }
 
-/// Reads everything of a kind, page by page; tells what differs, and returns what is there.
+/// Reads everything of a kind, page by page; tells what differs, and returns what is there or may be: the rest is absent.
 async fn look_at_kind(
     telling: &mut Telling<'_>,
     region: RegionId,
@@ -280,7 +280,7 @@ async fn look_at_kind(
         environment.clouds.get(region).ok_or_else(|| ProviderError::Unavailable("not configured".to_owned()))?;
     let tenant = OrganizationId(Uuid::nil());
     let context = CallContext { tenant, cancelled: environment.stopping.child_token(), ledger: &NothingToNote };
-    let mut present = BTreeSet::new();
+    let mut spoken_of = BTreeSet::new();
     let mut first: Option<Sequence> = None;
     let mut after = None;
     loop {
@@ -290,13 +290,14 @@ async fn look_at_kind(
         };
         // The oldest page speaks for all: what was seen since then is newer.
         first = first.or(Some(page.sequence));
+        spoken_of.extend(page.fact.unsure);
         for listed in page.fact.items {
-            present.insert(listed.key.id);
+            spoken_of.insert(listed.key.id);
             telling.compare(listed).await;
         }
         after = page.fact.next;
         if after.is_none() {
-            return Ok((first.unwrap_or_default(), present));
+            return Ok((first.unwrap_or_default(), spoken_of));
         }
     }
 }

@@ -304,6 +304,18 @@ pub struct Listing<T> {
     pub items: Vec<T>,
     /// Ask again with this to go on; `None` at the end.
     pub next: Option<String>,
+    /// Those of the ones asked for that it says nothing of: they may be there although they are not in it. Everything else
+    /// that is on no page is absent.
+    pub unsure: Vec<Uuid>,
+}
+
+impl<T> Listing<T> {
+    /// Nobody was asked, as there is nobody to ask.
+    #[must_use]
+    pub fn nothing() -> Observed<Self> {
+        let fact = Self { items: Vec::new(), next: None, unsure: Vec::new() };
+        Observed { sequence: Sequence::default(), fact }
+    }
 }
 
 /// How far a deletion has come.

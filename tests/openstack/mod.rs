@@ -7,6 +7,8 @@
 mod cloud;
 mod identities;
 mod images;
+mod limits;
+mod lists;
 mod load_balancers;
 mod machines;
 mod networks;
@@ -25,7 +27,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use regent::model::ambient::Ambient;
 use regent::model::identity::IdentityDetail;
 use regent::model::ids::{
-    IdentityId, Incarnation, NetworkId, OrganizationId, ProjectId, RegionId, SecurityGroupId, ServerId,
+    IdentityId, Incarnation, Key, NetworkId, OrganizationId, ProjectId, RegionId, SecurityGroupId,
 };
 use regent::model::network::{NetworkDetail, NetworkSpec, Prefix, VlanId};
 use regent::model::openstack::OpenstackSettings;
@@ -65,8 +67,8 @@ impl Principals for Records {
         Ok(Arc::new(Principal { project, user, credential: credential.id, secret, server_group }))
     }
 
-    async fn of_server(&self, _: ServerId) -> ProviderResult<Option<IdentityId>> {
-        // A test has one principal, and all servers are its.
+    async fn of(&self, _: Key) -> ProviderResult<Option<IdentityId>> {
+        // A test has one principal, and everything is its.
         Ok(self.identities.lock().expect("lock").keys().next().copied())
     }
 

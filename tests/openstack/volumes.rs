@@ -8,7 +8,7 @@ use super::machines::Place;
 use super::random;
 
 impl Place {
-    fn volume_request(&self) -> VolumeRequest {
+    pub fn volume_request(&self) -> VolumeRequest {
         let class: VolumeClassId = self.world.facts.within("volumeTypes", "standard").parse().expect("a class");
         VolumeRequest {
             id: VolumeId(random()),
@@ -22,7 +22,7 @@ impl Place {
         }
     }
 
-    async fn volume(&self, request: &VolumeRequest, is_so: impl Fn(&VolumeSighting) -> bool) -> VolumeFact {
+    pub async fn volume(&self, request: &VolumeRequest, is_so: impl Fn(&VolumeSighting) -> bool) -> VolumeFact {
         self.eventually("a volume", async || {
             let seen = self.world.provider.converge_volume(&self.context(), request).await.expect("a volume").fact;
             seen.volume.as_ref().is_some_and(&is_so).then_some(seen)
@@ -31,7 +31,7 @@ impl Place {
     }
 }
 
-fn is_ready(volume: &VolumeSighting) -> bool {
+pub fn is_ready(volume: &VolumeSighting) -> bool {
     volume.state == CloudVolumeState::Ready && volume.attachment.is_none()
 }
 

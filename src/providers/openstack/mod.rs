@@ -65,7 +65,7 @@ pub struct OpenstackProvider {
     /// What one page of a bulk list leaves to the next.
     sweeps: Mutex<Sweeps>,
     /// What servers call their flavors by.
-    flavors: Mutex<server::KeptFlavors>,
+    flavors: Mutex<Option<server::KeptFlavors>>,
 }
 
 impl OpenstackProvider {

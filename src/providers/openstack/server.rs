@@ -5,7 +5,7 @@
 //! that was answered with nothing is one made (B1). Deletion goes the other way and waits: only when the cloud has said
 //! that the machine is gone are its address and its port taken away (B6).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -42,7 +42,13 @@ const STEPS_MAX: usize = 10;
 const FLAVORS_FRESH_FOR: Duration = Duration::from_mins(5);
 
 /// The names of the cloud's flavors, and when they were read.
-pub(super) type KeptFlavors = Option<(Instant, Arc<FlavorNames>)>;
+#[derive(Clone)]
+pub(super) struct KeptFlavors {
+    read_at: Instant,
+    names: Arc<FlavorNames>,
+    /// What servers have and was looked for in vain: flavors that are gone.
+    gone: BTreeSet<String>,
+}
 
 /// How hard a machine is looked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -488,16 +494,18 @@ impl Session<'_> {
     /// The names of the cloud's flavors: those that are kept, unless one of these servers has another.
     pub(super) async fn flavor_names(&self, servers: &[ServerBody]) -> ProviderResult<Arc<FlavorNames>> {
         let kept = self.provider.flavors.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((read_at, names)) = kept
-            && read_at.elapsed() < FLAVORS_FRESH_FOR
-            && names.knows(servers)
+        let kept = kept.filter(|kept| kept.read_at.elapsed() < FLAVORS_FRESH_FOR);
+        if let Some(kept) = &kept
+            && kept.names.missing(servers).is_subset(&kept.gone)
         {
-            return Ok(names);
+            return Ok(Arc::clone(&kept.names));
         }
         let listed = self.all_flavors().await?.into_iter().map(|flavor| (flavor.name, flavor.id));
         let names = Arc::new(FlavorNames(listed.collect::<BTreeMap<_, _>>()));
-        *self.provider.flavors.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some((Instant::now(), Arc::clone(&names)));
+        let mut gone = kept.map(|kept| kept.gone).unwrap_or_default();
+        gone.extend(names.missing(servers));
+        let kept = KeptFlavors { read_at: Instant::now(), names: Arc::clone(&names), gone };
+        *self.provider.flavors.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
         Ok(names)
     }
 

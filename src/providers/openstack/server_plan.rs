@@ -11,7 +11,7 @@
 //! somebody else's (B2). What the cloud does not take now (metadata, of a server that is being built) is left out, and
 //! then the convergence does not say that it has reached what was asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -38,7 +38,7 @@ const OWN_KEYS: [&str; 2] = ["region:server_id", "serverID"];
 const IMAGE_KEY: &str = "region:image_id";
 
 /// Which server it is, as a tag: several of them can be searched for at once.
-const TAG_PREFIX: &str = "server=";
+pub(super) const TAG_PREFIX: &str = "server=";
 
 /// What Nova takes at most, of a key and of a value.
 const METADATA_LEN_MAX: usize = 255;
@@ -51,6 +51,8 @@ pub(super) struct ServerBody {
     #[serde(default, deserialize_with = "nothing_if_null")]
     pub status: String,
     pub created: Timestamp,
+    #[serde(default)]
+    pub updated: Option<Timestamp>,
     #[serde(default)]
     image: Value,
     #[serde(default)]
@@ -95,13 +97,11 @@ impl FlavorNames {
         self.0.values().find(|own| flavor_id(own) == flavor).map(String::as_str)
     }
 
-    /// Does it know what every one of these has?
-    pub fn knows(&self, servers: &[ServerBody]) -> bool {
-        let known = |server: &ServerBody| {
-            server.flavor.id.is_some()
-                || server.flavor.original_name.as_ref().is_none_or(|name| self.0.contains_key(name))
-        };
-        servers.iter().all(known)
+    /// What these have that is not among them.
+    pub fn missing(&self, servers: &[ServerBody]) -> BTreeSet<String> {
+        let named = servers.iter().filter(|server| server.flavor.id.is_none());
+        let names = named.filter_map(|server| server.flavor.original_name.as_ref());
+        names.filter(|name| !self.0.contains_key(*name)).cloned().collect()
     }
 }
 
