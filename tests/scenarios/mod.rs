@@ -127,6 +127,11 @@ impl Installation {
         Self { is_asked_again: true, ..Self::on(configuration).await }
     }
 
+    #[cfg(feature = "openstack")]
+    pub const fn is_mortal(&self) -> bool {
+        self.is_asked_again
+    }
+
     /// Kills the process, and starts another one on what it left.
     #[cfg(feature = "openstack")]
     pub async fn die_and_return(&self) {

@@ -105,7 +105,9 @@ async fn everything_is_made_changed_and_taken_away_and_the_cloud_holds_what_it_s
     stage.removed(&copy).await;
     stage.removed(&instance).await;
     stage.holds(&[of_network(&network), of_group(&group), of_image("copy"), of_network(&second)]).await;
-    stage.removed(&format!("/api/v2/regions/{NORTH}/images/{image}")).await;
+    let image = format!("/api/v1/organizations/{organization}/regions/{NORTH}/images/{image}");
+    regent.delete(&image).await.with(StatusCode::ACCEPTED);
+    stage.until(&images, |answer| answer.body == json!([])).await;
     stage.removed(&group).await;
     stage.removed(&network).await;
     stage.removed(&second).await;

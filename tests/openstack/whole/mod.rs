@@ -76,13 +76,13 @@ fn is_ours(key: &str, object: &Value) -> bool {
     }
 }
 
-/// What an object is for. Principals and the ports of load balancers have names that REST does not show.
+/// What an object is for. Principals have names that REST does not show.
 fn shown_as(key: &str, object: &Value) -> String {
     let field = if key == "floatingips" { "description" } else { "name" };
     let name = object[field].as_str().unwrap_or_default();
     let name = name.split_once(" (").map_or(name, |(name, _)| name);
-    let unnamed = [names::PRINCIPAL_PREFIX, script::VIP_PREFIX].into_iter().find(|prefix| name.starts_with(prefix));
-    format!("{key} {}", unnamed.unwrap_or(name))
+    let name = if name.starts_with(names::PRINCIPAL_PREFIX) { names::PRINCIPAL_PREFIX } else { name };
+    format!("{key} {name}")
 }
 
 impl Stage {
@@ -190,12 +190,6 @@ impl Stage {
         path
     }
 
-    pub async fn delete(&self, path: &str) {
-        let answer = self.regent.delete(path).await;
-        // One that is asked again may have been told before, by a process that died with its answer.
-        assert!([StatusCode::ACCEPTED, StatusCode::NOT_FOUND].contains(&answer.status), "{path}: {}", answer.body);
-    }
-
     /// Deletes what others may still hold, as soon as they do not.
     pub async fn delete_when_free(&self, path: &str) {
         let mut tries = tokio::time::interval(LOOK_PERIOD);
@@ -210,7 +204,10 @@ impl Stage {
     }
 
     pub async fn removed(&self, path: &str) {
-        self.delete(path).await;
+        let answer = self.regent.delete(path).await;
+        // One that is asked again may have heard it before, from a process that died with its answer.
+        let is_heard = answer.status == StatusCode::NOT_FOUND && self.regent.is_mortal();
+        assert!(answer.status == StatusCode::ACCEPTED || is_heard, "{path}: {} {}", answer.status, answer.body);
         self.until_gone(path).await;
     }
 

@@ -53,9 +53,6 @@ impl Stage {
     }
 }
 
-/// What Octavia calls the ports of its virtual addresses.
-pub const VIP_PREFIX: &str = "octavia-lb-";
-
 /// A network has a principal of its own.
 pub fn of_network(network: &str) -> Vec<String> {
     let principal = ["projects", "users", "server_groups"].map(|kind| format!("{kind} {}", names::PRINCIPAL_PREFIX));
@@ -84,7 +81,7 @@ pub fn of_balancer(balancer: &str) -> Vec<String> {
     let name = format!("lb-{}", last(balancer));
     let parts = [("listeners", "listener"), ("pools", "pool"), ("healthmonitors", "monitor")];
     let parts = parts.map(|(kind, part)| format!("{kind} {name}-web-{part}"));
-    let own = [format!("loadbalancers {name}"), format!("floatingips {name}"), format!("ports {VIP_PREFIX}")];
+    let own = [format!("loadbalancers {name}"), format!("floatingips {name}"), format!("ports {name}")];
     [own, parts].concat()
 }
 
