@@ -17,6 +17,7 @@ mod security_groups;
 mod servers;
 mod transport;
 mod volumes;
+mod whole;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -98,6 +98,9 @@ impl Session<'_> {
         let acting = self.principal_of(request.identity).await?;
         let seen = self.look_at_server(&acting, request, Search::UntilFound).await?;
         let mut view = seen.fact.consistent()?;
+        if let Some(fault) = view.server.as_ref().and_then(ServerBody::fault) {
+            tracing::warn!(server = %request.id, fault, "the cloud says that a server has failed");
+        }
         let wanted = self.wanted_server(&acting, request).await?;
         for _ in 0..STEPS_MAX {
             let Some(step) = planning::next(&view, &wanted)? else {

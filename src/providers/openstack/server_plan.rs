@@ -67,6 +67,16 @@ pub(super) struct ServerBody {
     power: u8,
     #[serde(rename = "OS-SRV-USG:launched_at", default, deserialize_with = "time_without_zone")]
     pub launched: Option<Timestamp>,
+    /// What went wrong, of one that failed.
+    #[serde(default)]
+    fault: Option<FaultOfServer>,
+}
+
+/// For operators: it names hosts and services.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+struct FaultOfServer {
+    #[serde(default)]
+    message: String,
 }
 
 /// Nova says its name, and no longer its id.
@@ -106,6 +116,11 @@ impl FlavorNames {
 }
 
 impl ServerBody {
+    /// Why it failed, in the cloud's own words.
+    pub fn fault(&self) -> Option<&str> {
+        self.fault.as_ref().map(|fault| fault.message.as_str())
+    }
+
     /// The server that it says it is. Metadata can be changed by whoever may change the server; a tag is ours.
     fn said(&self) -> Option<&str> {
         let by_tag = self.tags.iter().find_map(|tag| tag.strip_prefix(TAG_PREFIX));
