@@ -5,6 +5,7 @@
 //! only for those.
 
 mod cloud;
+mod conformance;
 mod identities;
 mod images;
 mod limits;

@@ -31,6 +31,10 @@ impl Place {
     }
 }
 
+pub fn is_held(volume: &VolumeSighting) -> bool {
+    volume.attachment.as_ref().is_some_and(|attachment| attachment.state == AttachmentState::Attached)
+}
+
 pub fn is_ready(volume: &VolumeSighting) -> bool {
     volume.state == CloudVolumeState::Ready && volume.attachment.is_none()
 }
@@ -57,10 +61,6 @@ async fn a_volume_is_made_once_grows_is_given_and_taken_back_and_goes() {
     provider.attach_volume(&place.context(), &request, server.id).await.expect("ordered");
     let again = provider.attach_volume(&place.context(), &request, server.id).await;
     assert!(matches!(again, Err(ProviderError::Conflict(_))), "{again:?}");
-    let is_held = |volume: &VolumeSighting| {
-        let state = volume.attachment.as_ref().map(|attachment| attachment.state);
-        state == Some(AttachmentState::Attached)
-    };
     let held = place.volume(&request, is_held).await;
     let attachment = held.volume.and_then(|volume| volume.attachment).expect("an attachment");
     assert_eq!(attachment.server, Some(server.id));

@@ -109,8 +109,8 @@ impl FlavorNames {
 
     /// What these have that is not among them.
     pub fn missing(&self, servers: &[ServerBody]) -> BTreeSet<String> {
-        let named = servers.iter().filter(|server| server.flavor.id.is_none());
-        let names = named.filter_map(|server| server.flavor.original_name.as_ref());
+        let flavors = servers.iter().map(|server| &server.flavor).filter(|flavor| flavor.id.is_none());
+        let names = flavors.filter_map(|flavor| flavor.original_name.as_ref());
         names.filter(|name| !self.0.contains_key(*name)).cloned().collect()
     }
 }

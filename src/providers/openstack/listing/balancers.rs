@@ -4,6 +4,7 @@ use uuid::Uuid;
 
 use super::super::load_balancer_plan::BalancerBody;
 use super::super::names;
+use super::super::ports::FloatingIpBody;
 use super::super::session::Session;
 use super::standing::{Addresses, earlier};
 use super::{Line, Look, Source, Turned};
@@ -42,7 +43,7 @@ impl Session<'_> {
 fn listed_load_balancer(balancer: &BalancerBody, addresses: &Addresses, sequence: Sequence) -> Option<Listed> {
     let (id, incarnation) = (BalancerBody::of(balancer)?, balancer.incarnation()?);
     let description = names::described(&names::load_balancer(id), incarnation);
-    let address = addresses.find(&description, Some(&balancer.vip_port_id)).and_then(|seen| seen.public_address());
+    let address = addresses.find(&description, Some(&balancer.vip_port_id)).and_then(FloatingIpBody::public_address);
     let mut fact = balancer.fact();
     let fingerprint = joint_fingerprint(fact.fingerprint, address.as_ref().map(|address| address.fingerprint));
     fact.address = address.map_or(AddressSighting::Absent, AddressSighting::Present);

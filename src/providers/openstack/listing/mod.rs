@@ -79,11 +79,23 @@ pub(super) struct Sweeps {
 }
 
 /// What one place showed, and when.
-type Kept<T> = Option<(Instant, String, Arc<T>)>;
+struct Kept<T>(Option<(Instant, String, Arc<T>)>);
 
-fn kept<T>(slot: &Kept<T>, place: &str) -> Option<Arc<T>> {
-    let (at, of, held) = slot.as_ref()?;
-    (of == place && at.elapsed() < SWEEP_MAX).then(|| Arc::clone(held))
+impl<T> Default for Kept<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T> Kept<T> {
+    fn get(&self, place: &str) -> Option<Arc<T>> {
+        let (at, of, held) = self.0.as_ref()?;
+        (of == place && at.elapsed() < SWEEP_MAX).then(|| Arc::clone(held))
+    }
+
+    fn put(&mut self, place: &str, held: &Arc<T>) {
+        self.0 = Some((Instant::now(), place.to_owned(), Arc::clone(held)));
+    }
 }
 
 /// What is looked for, and where the look goes on.
@@ -166,7 +178,7 @@ impl Source {
         };
         let mut ask = Ask::get(api, self.path.to_owned());
         for (name, value) in &self.filters {
-            ask = ask.with(*name, value.clone());
+            ask = ask.with(name, value.clone());
         }
         ask = ask.with("limit", PAGE_MAX.to_string());
         match after {

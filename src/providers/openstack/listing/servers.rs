@@ -231,3 +231,56 @@ fn incarnation(server: &ServerBody, port: Option<&PortBody>) -> Option<Incarnati
     let of_port = || names::incarnation_in(&port.filter(|port| port.device_id == server.id)?.description);
     server.incarnation().or_else(of_port)
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const MARKED: &str =
+        "server-00000000-0000-0000-0000-000000000001 (incarnation=00000000-0000-0000-0000-000000000002)";
+
+    fn server(tags: &[&str]) -> ServerBody {
+        let body = json!({
+            "id": "m", "created": "2026-11-18T15:00:00Z", "updated": "2026-11-18T15:00:01Z", "status": "ERROR",
+            "tags": tags, "metadata": {"region:server_id": Uuid::from_u128(1).to_string()},
+        });
+        serde_json::from_value(body).expect("a server")
+    }
+
+    fn port(id: &str, device: &str) -> PortBody {
+        let (device_id, description) = (device.to_owned(), MARKED.to_owned());
+        PortBody { id: id.to_owned(), device_id, description, ..PortBody::default() }
+    }
+
+    #[test]
+    fn which_life_a_server_is_of_is_said_by_its_tag_or_by_the_port_that_it_has() {
+        let tagged = server(&["incarnation=00000000-0000-0000-0000-000000000009"]);
+        let (of_tag, of_port) = (Incarnation(Uuid::from_u128(9)), Incarnation(Uuid::from_u128(2)));
+        assert_eq!(incarnation(&tagged, Some(&port("p", "m"))), Some(of_tag));
+        assert_eq!(incarnation(&server(&[]), Some(&port("p", "m"))), Some(of_port));
+        assert_eq!(incarnation(&server(&[]), Some(&port("p", "another"))), None, "somebody else's port");
+        assert_eq!(incarnation(&server(&[]), None), None);
+    }
+
+    #[test]
+    fn of_several_ports_the_one_that_the_machine_has_is_shown() {
+        let id = Uuid::from_u128(1);
+        let by_server = BTreeMap::from([(id, vec![port("spare", ""), port("held", "m")])]);
+        let ports = Ports { sequence: Sequence(1), by_server };
+        assert_eq!(ports.find(id, "m").map(|port| port.id.as_str()), Some("held"));
+        assert_eq!(ports.find(id, "another").map(|port| port.id.as_str()), Some("spare"));
+        assert!(ports.are_held(id) && !ports.are_held(Uuid::nil()));
+    }
+
+    #[test]
+    fn a_machine_that_changed_looks_different_and_the_newest_change_is_known() {
+        let mut changed = server(&[]);
+        assert_eq!(of_machine(&changed), of_machine(&server(&[])));
+        changed.status = "ACTIVE".to_owned();
+        assert_ne!(of_machine(&changed), of_machine(&server(&[])));
+        assert_eq!(latest(&[changed]).map(|at| at.to_string()).as_deref(), Some("2026-11-18T15:00:01Z"));
+        assert_eq!(latest(&[]), None);
+    }
+}

@@ -7,14 +7,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
-use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::super::connection::Acting;
 use super::super::ports::FloatingIpBody;
 use super::super::session::Session;
 use super::reach::Place;
-use super::{Kept, Line, Look, NAMES_MAX, Source, kept};
+use super::{Kept, Line, Look, NAMES_MAX, Source};
 use crate::providers::pool::Service;
 use crate::providers::{Observed, ProviderResult, Sequence};
 
@@ -34,12 +33,12 @@ impl Beside {
 
     /// What was read when the sweep began there.
     pub fn held<T>(&self, slot: &Kept<T>) -> Option<Arc<T>> {
-        kept(slot, self.name.as_deref().filter(|_| !self.is_begun_here)?)
+        slot.get(self.name.as_deref().filter(|_| !self.is_begun_here)?)
     }
 
     pub fn keep<T>(&self, slot: &mut Kept<T>, read: &Arc<T>) {
         if let Some(name) = &self.name {
-            *slot = Some((Instant::now(), name.clone(), Arc::clone(read)));
+            slot.put(name, read);
         }
     }
 }
@@ -128,5 +127,34 @@ impl Session<'_> {
         let addresses = Arc::new(Addresses::of(listed));
         beside.keep(&mut self.sweeps().addresses, &addresses);
         Ok(addresses)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_earlier_look_counts_and_one_that_was_not_made_does_not() {
+        assert_eq!(earlier(Sequence(2), Sequence(3)), Sequence(2));
+        assert_eq!(earlier(Sequence(0), Sequence(3)), Sequence(3));
+        assert_eq!(earlier(Sequence(2), Sequence(0)), Sequence(2));
+    }
+
+    #[test]
+    fn an_address_is_found_by_what_it_says_first_and_then_by_its_port() {
+        let address = |id: &str, description: &str, port: &str| FloatingIpBody {
+            id: id.to_owned(),
+            description: description.to_owned(),
+            port_id: port.to_owned(),
+            ..FloatingIpBody::default()
+        };
+        let fact = vec![address("said", "ours", ""), address("led", "", "p")];
+        let addresses = Addresses::of(Observed { sequence: Sequence(1), fact });
+        let found = |description, port| addresses.find(description, port).map(|found| found.id.as_str());
+        assert_eq!(found("ours", Some("p")), Some("said"));
+        assert_eq!(found("theirs", Some("p")), Some("led"));
+        assert_eq!(found("theirs", None), None);
+        assert_eq!(found("theirs", Some("")), None, "what leads nowhere is not for whoever has no port");
     }
 }
