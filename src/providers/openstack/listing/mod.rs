@@ -349,6 +349,46 @@ mod tests {
         assert_eq!(Cursor::parse("?"), None);
     }
 
+    #[derive(Deserialize)]
+    struct Numbered {
+        id: String,
+    }
+
+    impl Line for Numbered {
+        fn id(&self) -> &str {
+            &self.id
+        }
+        fn of(&self) -> Option<Uuid> {
+            None
+        }
+    }
+
+    #[test]
+    fn the_next_page_begins_after_the_last_line_if_the_service_says_that_there_is_one() {
+        let last = |text: &str| serde_json::from_str::<Page<Numbered>>(text).expect("a page").last();
+        let more = r#"[{"rel": "previous"}, {"rel": "next"}]"#;
+        assert_eq!(
+            last(&format!(r#"{{"servers": [{{"id": "a"}}, {{"id": "b"}}], "servers_links": {more}}}"#)),
+            Some("b".into())
+        );
+        assert_eq!(last(r#"{"ports": [{"id": "a"}], "ports_links": [{"rel": "previous"}]}"#), None);
+        assert_eq!(last(r#"{"volumes": [{"id": "a"}]}"#), None);
+        assert_eq!(last(r#"{"images": [{"id": "a"}], "next": "/v2/images?marker=a"}"#), Some("a".into()));
+        assert_eq!(
+            last(&format!(r#"{{"loadbalancers": [], "loadbalancers_links": {more}}}"#)),
+            None,
+            "nothing to go on from"
+        );
+    }
+
+    #[test]
+    fn one_is_asked_for_by_name_of_services_that_look_for_one_at_a_time() {
+        let ids = [Uuid::from_u128(1), Uuid::from_u128(2)];
+        let name = |only| Look { kind: Kind::Volume, only, after: None }.name("volume-");
+        assert_eq!(name(Some(&ids[..1])), Some(format!("volume-{}", ids[0])));
+        assert_eq!((name(Some(&ids)), name(None)), (None, None));
+    }
+
     #[test]
     fn few_are_asked_for_by_name_and_many_are_looked_for_in_the_whole_list() {
         let ids = (0..=NAMES_MAX as u128).map(Uuid::from_u128).collect::<Vec<_>>();
