@@ -88,6 +88,7 @@ async fn whatever_fails_in_the_cloud_everything_comes_in_the_end_and_nothing_twi
     let wires = [of_network(&network), of_group(&group), of_public_server("web", &server)];
     stage.holds(&[wires.concat(), of_volume(&volume), of_balancer(&balancer)]).await;
 
+    stage.detached(&volume).await;
     for path in [&balancer, &volume, &instance, &group, &network] {
         stage.removed(path).await;
     }

@@ -55,6 +55,7 @@ async fn act(stage: &Stage) {
         of_balancer(&balancer),
     ];
     stage.holds(&expected).await;
+    stage.detached(&volume).await;
     for path in [&balancer, &volume] {
         stage.removed(path).await;
     }

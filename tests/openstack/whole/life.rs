@@ -73,11 +73,7 @@ async fn everything_is_made_changed_and_taken_away_and_the_cloud_holds_what_it_s
     let attached = regent.get(&volume).await.with(StatusCode::OK);
     assert!(attached["status"]["attachment"]["device"].is_string(), "{attached}");
     stage.holds(&[rest.clone(), of_volume(&volume)]).await;
-    let mut spec = attached["spec"].clone();
-    spec.as_object_mut().expect("an object").remove("serverId");
-    let detached = json!({ "metadata": { "name": "volume" }, "spec": spec });
-    regent.put(&volume, &detached).await.with(StatusCode::ACCEPTED);
-    stage.until(&volume, |answer| answer.body["status"].get("attachment").is_none()).await;
+    stage.detached(&volume).await;
 
     let address = read["status"]["privateIP"].as_str().expect("an address");
     let balancer = stage.made(BALANCERS, &stage.balancer(&network, address)).await;

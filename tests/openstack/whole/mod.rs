@@ -211,6 +211,16 @@ impl Stage {
         self.until_gone(path).await;
     }
 
+    /// Takes a volume from its server.
+    pub async fn detached(&self, volume: &str) {
+        let read = self.regent.get(volume).await.with(StatusCode::OK);
+        let mut spec = read["spec"].clone();
+        spec.as_object_mut().expect("an object").remove("serverId");
+        let body = json!({ "metadata": { "name": read["metadata"]["name"] }, "spec": spec });
+        self.regent.put(volume, &body).await.with(StatusCode::ACCEPTED);
+        self.until(volume, |answer| answer.body["status"].get("attachment").is_none()).await;
+    }
+
     /// A body with a name, of the region and the project if it says so.
     pub fn body(&self, name: &str, spec: Value) -> Value {
         json!({ "metadata": { "name": name }, "spec": spec })

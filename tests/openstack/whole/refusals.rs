@@ -84,7 +84,7 @@ async fn what_the_cloud_refuses_is_told_safely_tried_a_few_times_and_goes_cleanl
     let mut body = stage.instance("large", &network, stage.facts.within("images", "tiny"));
     body["spec"]["flavorId"] = json!(stage.facts.within("flavors", "m1.impossible"));
     let impossible = stage.asked(INSTANCES, &body).await;
-    let told = until_told(&stage, &impossible, "could not start the server").await;
+    let told = until_told(&stage, &impossible, "times in a row").await;
     assert_eq!(told["metadata"]["provisioningStatus"], "error");
     let tries = weather.created().iter().filter(|path| path.ends_with("/servers")).count();
     assert!((1..=TRIES_MAX).contains(&tries), "{tries} servers were made");
