@@ -54,6 +54,9 @@ use standing::Addresses;
 /// How much is asked for at a time: what most services allow at most.
 const PAGE_MAX: u32 = 1000;
 
+/// How many pages of one list are read: a million objects. A service that goes on after that shows the same ones again.
+const PAGES_MAX: usize = 1000;
+
 /// How many names fit into one address: some servers take no more than eight kilobytes of it.
 const NAMES_MAX: usize = 100;
 
@@ -305,7 +308,7 @@ impl Session<'_> {
         T: DeserializeOwned + Send + Line + 'static,
     {
         let (mut first, mut all, mut marker) = (None, Vec::new(), None::<String>);
-        loop {
+        for _ in 0..PAGES_MAX {
             let page: Observed<Page<T>> = self.page(acting, source, marker.as_deref()).await?;
             first.get_or_insert(page.sequence);
             marker = page.fact.last();
@@ -314,6 +317,7 @@ impl Session<'_> {
                 return Ok(Observed { sequence: first.unwrap_or_default(), fact: all });
             }
         }
+        Err(ProviderError::Inconsistent("a list that does not end".to_owned()))
     }
 
     async fn page<T>(&self, acting: &Acting, source: &Source, after: Option<&str>) -> ProviderResult<Observed<Page<T>>>
