@@ -597,7 +597,8 @@ pub trait Provider: Send + Sync {
         None
     }
 
-    /// Everything of a kind that is ours, or `only` those asked for, a page at a time, in one read each.
+    /// Everything of a kind that is ours, or `only` those asked for, a page at a time; never a read for each object. Each is
+    /// told with the fingerprint that a convergence tells as long as nothing has changed.
     async fn list(
         &self,
         _context: &CallContext<'_>,

@@ -54,6 +54,9 @@ use standing::Addresses;
 /// How much is asked for at a time: what most services allow at most.
 const PAGE_MAX: u32 = 1000;
 
+/// How many pages of one list are read: a million objects. A service that goes on after that shows the same ones again.
+const PAGES_MAX: usize = 1000;
+
 /// How many names fit into one address: some servers take no more than eight kilobytes of it.
 const NAMES_MAX: usize = 100;
 
@@ -305,7 +308,7 @@ impl Session<'_> {
         T: DeserializeOwned + Send + Line + 'static,
     {
         let (mut first, mut all, mut marker) = (None, Vec::new(), None::<String>);
-        loop {
+        for _ in 0..PAGES_MAX {
             let page: Observed<Page<T>> = self.page(acting, source, marker.as_deref()).await?;
             first.get_or_insert(page.sequence);
             marker = page.fact.last();
@@ -314,6 +317,7 @@ impl Session<'_> {
                 return Ok(Observed { sequence: first.unwrap_or_default(), fact: all });
             }
         }
+        Err(ProviderError::Inconsistent("a list that does not end".to_owned()))
     }
 
     async fn page<T>(&self, acting: &Acting, source: &Source, after: Option<&str>) -> ProviderResult<Observed<Page<T>>>
@@ -347,6 +351,46 @@ mod tests {
             assert_eq!(Cursor::parse(&cursor.text()), Some(cursor));
         }
         assert_eq!(Cursor::parse("?"), None);
+    }
+
+    #[derive(Deserialize)]
+    struct Numbered {
+        id: String,
+    }
+
+    impl Line for Numbered {
+        fn id(&self) -> &str {
+            &self.id
+        }
+        fn of(&self) -> Option<Uuid> {
+            None
+        }
+    }
+
+    #[test]
+    fn the_next_page_begins_after_the_last_line_if_the_service_says_that_there_is_one() {
+        let last = |text: &str| serde_json::from_str::<Page<Numbered>>(text).expect("a page").last();
+        let more = r#"[{"rel": "previous"}, {"rel": "next"}]"#;
+        assert_eq!(
+            last(&format!(r#"{{"servers": [{{"id": "a"}}, {{"id": "b"}}], "servers_links": {more}}}"#)),
+            Some("b".into())
+        );
+        assert_eq!(last(r#"{"ports": [{"id": "a"}], "ports_links": [{"rel": "previous"}]}"#), None);
+        assert_eq!(last(r#"{"volumes": [{"id": "a"}]}"#), None);
+        assert_eq!(last(r#"{"images": [{"id": "a"}], "next": "/v2/images?marker=a"}"#), Some("a".into()));
+        assert_eq!(
+            last(&format!(r#"{{"loadbalancers": [], "loadbalancers_links": {more}}}"#)),
+            None,
+            "nothing to go on from"
+        );
+    }
+
+    #[test]
+    fn one_is_asked_for_by_name_of_services_that_look_for_one_at_a_time() {
+        let ids = [Uuid::from_u128(1), Uuid::from_u128(2)];
+        let name = |only| Look { kind: Kind::Volume, only, after: None }.name("volume-");
+        assert_eq!(name(Some(&ids[..1])), Some(format!("volume-{}", ids[0])));
+        assert_eq!((name(Some(&ids)), name(None)), (None, None));
     }
 
     #[test]
