@@ -43,6 +43,9 @@ pub enum Command {
     /// Make tokens
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Look at clouds that are to be regions
+    #[command(subcommand)]
+    Region(RegionCommand),
     /// Copy the data into one file, also while a server is using it
     Backup(BackupArguments),
     /// Make a data folder from a backup
@@ -202,6 +205,23 @@ pub struct NewTokenArguments {
     /// How many days it is good for [default: until it is revoked]
     #[arg(long, env = "REGENT_TOKEN_DAYS", value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3650))]
     pub days: Option<u32>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RegionCommand {
+    /// Ask an OpenStack cloud whether it can be a region, what is missing, and print the region to configure
+    Check(RegionCheckArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct RegionCheckArguments {
+    /// Which entry of the clouds.yaml
+    #[arg(long, env = "REGENT_REGION_CHECK_CLOUD", value_name = "NAME")]
+    pub cloud: String,
+    /// The clouds.yaml [default: OS_CLIENT_CONFIG_FILE, ./clouds.yaml, ~/.config/openstack/clouds.yaml or
+    /// /etc/openstack/clouds.yaml]
+    #[arg(long, env = "REGENT_REGION_CHECK_CLOUDS_FILE", value_name = "FILE")]
+    pub clouds_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

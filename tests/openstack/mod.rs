@@ -10,6 +10,7 @@ mod images;
 mod load_balancers;
 mod machines;
 mod networks;
+mod region_check;
 mod security_groups;
 mod servers;
 mod transport;
@@ -31,7 +32,6 @@ use regent::model::openstack::OpenstackSettings;
 use regent::model::record::Document;
 use regent::model::sealed::{EnvelopeKey, SealError, Sealed};
 use regent::model::security_group::{SecurityGroupDetail, SecurityGroupSpec};
-use regent::providers::openstack::transport::Secret;
 use regent::providers::openstack::{OpenstackProvider, Principal, Principals};
 use regent::providers::pool::{CallRecord, Pool, PoolSettings};
 use regent::providers::{
@@ -55,13 +55,7 @@ struct Records {
 #[async_trait]
 impl Principals for Records {
     async fn find(&self, id: IdentityId) -> ProviderResult<Arc<Principal>> {
-        let detail = self.identity(id);
-        let (Some(project), Some(user), Some(credential)) = (detail.project, detail.user, detail.credential) else {
-            return Err(ProviderError::PrincipalMissing);
-        };
-        let secret = Secret::new(self.envelope.open(&credential.secret)?);
-        let server_group = detail.server_group;
-        Ok(Arc::new(Principal { project, user, credential: credential.id, secret, server_group }))
+        Ok(Arc::new(Principal::on_record(self.identity(id), &self.envelope)?))
     }
 
     async fn of_server(&self, _: ServerId) -> ProviderResult<Option<IdentityId>> {

@@ -40,7 +40,7 @@ use serde::Deserialize;
 
 use super::connection::Acting;
 use super::names::{self, Claim};
-use super::principals::Principal;
+use super::principals::{Access, Principal};
 use super::session::{Removals, Session, at_most_one, flat, incomplete, on};
 use super::transport::{Login, Proof, Reference, Scope, Secret};
 use crate::model::identity::{Credential, IdentityDetail, KeyPair};
@@ -52,7 +52,7 @@ use crate::providers::ssh_key_pair::SshKeyPair;
 use crate::providers::{Deletion, IdentityRequest, Observed, ProviderError, ProviderResult, Sequence};
 
 /// What the service account is in every principal's project.
-const STEWARD_ROLE: &str = "manager";
+pub(super) const STEWARD_ROLE: &str = "manager";
 
 /// No limit: how much a tenant may have is decided here, and not by the cloud.
 const UNLIMITED: i32 = -1;
@@ -288,18 +288,18 @@ impl Session<'_> {
         let sealed = self.context.ledger.seal(secret.reveal())?;
         detail.credential = Some(Credential { id: credential.id.clone(), secret: sealed });
         self.note(detail).await?;
-        let server_group = detail.server_group.clone();
-        Ok(Arc::new(Principal { project, user, credential: credential.id, secret, server_group }))
+        let (access, server_group) = (Access::Credential { id: credential.id, secret }, detail.server_group.clone());
+        Ok(Arc::new(Principal { project, user, access, server_group }))
     }
 
-    async fn roles(&self) -> ProviderResult<BTreeMap<String, String>> {
+    pub(super) async fn roles(&self) -> ProviderResult<BTreeMap<String, String>> {
         let endpoint = list_roles::Request::builder().build();
         let listed: Vec<Named> =
             self.read(&Acting::Manager, on(Service::Identity, "list-roles", ""), endpoint).await?.fact;
         Ok(listed.into_iter().map(|role| (role.name, role.id)).collect())
     }
 
-    async fn assign(
+    pub(super) async fn assign(
         &self,
         roles: &BTreeMap<String, String>,
         project: &ProviderProjectId,
@@ -321,6 +321,12 @@ impl Session<'_> {
     }
 
     async fn lift_quotas(&self, steward: &Acting, project: &ProviderProjectId) -> ProviderResult<()> {
+        self.lift_compute_quota(steward, project).await?;
+        self.lift_network_quota(steward, project).await?;
+        self.lift_storage_quota(steward, project).await
+    }
+
+    pub(super) async fn lift_compute_quota(&self, steward: &Acting, project: &ProviderProjectId) -> ProviderResult<()> {
         let quota = set_compute_quota::QuotaSetBuilder::default()
             .instances(UNLIMITED)
             .cores(UNLIMITED)
@@ -331,7 +337,10 @@ impl Session<'_> {
             .server_group_members(UNLIMITED)
             .build();
         let request = |quota| set_compute_quota::Request::builder().id(project.0.clone()).quota_set(quota).build();
-        self.order(steward, on(Service::Compute, "set-quotas", project), flat(quota.map(request))).await?;
+        self.order(steward, on(Service::Compute, "set-quotas", project), flat(quota.map(request))).await
+    }
+
+    pub(super) async fn lift_network_quota(&self, steward: &Acting, project: &ProviderProjectId) -> ProviderResult<()> {
         let quota = set_network_quota::QuotaBuilder::default()
             .network(UNLIMITED)
             .subnet(UNLIMITED)
@@ -344,7 +353,10 @@ impl Session<'_> {
             .subnetpool(UNLIMITED)
             .build();
         let request = |quota| set_network_quota::Request::builder().id(project.0.clone()).quota(quota).build();
-        self.order(steward, on(Service::Network, "set-quotas", project), flat(quota.map(request))).await?;
+        self.order(steward, on(Service::Network, "set-quotas", project), flat(quota.map(request))).await
+    }
+
+    pub(super) async fn lift_storage_quota(&self, steward: &Acting, project: &ProviderProjectId) -> ProviderResult<()> {
         let storage =
             ["volumes", "gigabytes", "snapshots", "backups", "backup_gigabytes", "per_volume_gigabytes", "groups"];
         let quota = storage.into_iter().map(|name| (name, serde_json::json!(UNLIMITED)));

@@ -285,7 +285,7 @@ impl Session<'_> {
         Ok(projects)
     }
 
-    async fn sees_everything(&self) -> ProviderResult<bool> {
+    pub(super) async fn sees_everything(&self) -> ProviderResult<bool> {
         let held = self.provider.sweeps.lock().unwrap_or_else(PoisonError::into_inner).sees_everything;
         if let Some((_, sees)) = held.filter(|(at, _)| at.elapsed() < BELIEVED_FOR) {
             return Ok(sees);

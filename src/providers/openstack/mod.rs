@@ -6,6 +6,7 @@
 //! that are never stored ([`connection`], [`credentials`]).
 
 mod asking;
+pub mod check;
 mod connection;
 mod credentials;
 mod identity;
@@ -49,7 +50,7 @@ use connection::Connection;
 use listing::Sweeps;
 
 pub use connection::Acting;
-pub use principals::{Principal, Principals, StoredPrincipals};
+pub use principals::{Access, Principal, Principals, StoredPrincipals};
 use session::Session;
 
 /// One region on an OpenStack cloud.

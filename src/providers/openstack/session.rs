@@ -47,9 +47,10 @@ use serde::de::DeserializeOwned;
 
 use super::OpenstackProvider;
 use super::connection::Acting;
-use super::principals::Principal;
+use super::principals::{Access, Principal};
 use super::transport::{CallError, Client, Grant, provider_error};
 use crate::model::ids::IdentityId;
+use crate::model::openstack::Isolation;
 use crate::providers::pool::{Operation, Service};
 use crate::providers::{CallContext, Observed, ProviderError, ProviderResult};
 
@@ -68,9 +69,27 @@ pub(super) fn on(service: Service, name: &'static str, subject: impl Display) ->
 pub(super) type Built<E, F> = Result<E, F>;
 
 impl Session<'_> {
-    /// The principal that something belongs to; everything of it lies in its project.
+    /// The principal that something belongs to; everything of it lies in its project. One that has no credential yet is
+    /// not whole, unless all act as the service account.
     pub async fn principal(&self, identity: IdentityId) -> ProviderResult<Arc<Principal>> {
-        self.provider.principals.find(identity).await
+        let principal = self.provider.principals.find(identity).await?;
+        match (self.provider.settings.isolation, &principal.access) {
+            (Isolation::Principal, Access::Account) => Err(ProviderError::PrincipalMissing),
+            (Isolation::Principal, Access::Credential { .. }) => Ok(principal),
+            (Isolation::Project, _) => self.shared(principal).await,
+        }
+    }
+
+    /// A principal in the one project that all of them share. One that lies elsewhere was made when the region kept
+    /// tenants apart by projects: nothing of it would be found here, and all of it would seem to be gone.
+    async fn shared(&self, principal: Arc<Principal>) -> ProviderResult<Arc<Principal>> {
+        let own = self.grant(&Acting::Observer).await?.project;
+        if own.as_ref() != Some(&principal.project) {
+            return Err(ProviderError::Inconsistent(
+                "the principal has a project of its own: a region's isolation cannot be changed".to_owned(),
+            ));
+        }
+        Ok(principal)
     }
 
     /// Acting as the principal itself.
