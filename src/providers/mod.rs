@@ -585,6 +585,11 @@ pub trait Provider: Send + Sync {
         None
     }
 
+    /// The command with which an operator takes away, by hand, what this cloud holds of a resource.
+    fn removal(&self, _key: Key) -> Option<String> {
+        None
+    }
+
     /// Everything of a kind that is ours, or `only` those asked for, a page at a time, in one read each.
     async fn list(
         &self,

@@ -13,6 +13,7 @@ mod networks;
 mod region_check;
 mod security_groups;
 mod servers;
+mod shared_project;
 mod transport;
 mod volumes;
 

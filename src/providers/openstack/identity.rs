@@ -37,19 +37,22 @@ use openstack_sdk_identity::v3::user::{
 use openstack_sdk_network::v2::quota::set as set_network_quota;
 use openstack_sdk_network::v2::security_group::{delete as delete_security_group, list as list_security_groups};
 use serde::Deserialize;
+use uuid::Uuid;
 
 use super::connection::Acting;
 use super::names::{self, Claim};
 use super::principals::{Access, Principal};
 use super::session::{Removals, Session, at_most_one, flat, incomplete, on};
+use super::shared_project::moved;
 use super::transport::{Login, Proof, Reference, Scope, Secret};
 use crate::model::identity::{Credential, IdentityDetail, KeyPair};
-use crate::model::ids::{ProviderProjectId, ProviderServerGroupId, ProviderUserId};
-use crate::model::openstack::ServerGroupPolicy;
+use crate::model::ids::{IdentityId, ProviderProjectId, ProviderServerGroupId, ProviderUserId};
+use crate::model::openstack::{Isolation, ServerGroupPolicy};
 use crate::model::record::Document;
+use crate::providers::call::Fact;
 use crate::providers::pool::Service;
 use crate::providers::ssh_key_pair::SshKeyPair;
-use crate::providers::{Deletion, IdentityRequest, Observed, ProviderError, ProviderResult, Sequence};
+use crate::providers::{Deletion, IdentityRequest, Listed, Listing, Observed, ProviderError, ProviderResult, Sequence};
 
 /// What the service account is in every principal's project.
 pub(super) const STEWARD_ROLE: &str = "manager";
@@ -79,9 +82,9 @@ struct UserBody {
 
 /// Something with an id and a name.
 #[derive(Clone, Debug, Deserialize)]
-struct Named {
-    id: String,
-    name: String,
+pub(super) struct Named {
+    pub id: String,
+    pub name: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -91,7 +94,7 @@ struct CredentialBody {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct KeyBody {
+pub(super) struct KeyBody {
     public_key: String,
 }
 
@@ -110,8 +113,11 @@ struct Account {
 
 impl Session<'_> {
     pub async fn converge_identity(&self, request: &IdentityRequest) -> ProviderResult<Observed<IdentityDetail>> {
+        if self.provider.settings.isolation == Isolation::Project {
+            return self.converge_shared(request).await;
+        }
         let mut detail = request.detail.clone();
-        let account = self.account().await?;
+        let account = self.account_of(request).await?;
         let view = self.look_at_identity(request, &account).await?;
 
         let project = self.converge_project(request, &account, view.project).await?;
@@ -132,13 +138,17 @@ impl Session<'_> {
         Ok(Observed { sequence: view.sequence, fact: detail })
     }
 
-    async fn note(&self, detail: &IdentityDetail) -> ProviderResult<()> {
+    pub(super) async fn note(&self, detail: &IdentityDetail) -> ProviderResult<()> {
         Ok(self.context.ledger.note(Document::of(detail)).await?)
     }
 
-    async fn account(&self) -> ProviderResult<Account> {
+    /// Who makes and unmakes a principal. One whose user is the account itself is none that was made.
+    async fn account_of(&self, request: &IdentityRequest) -> ProviderResult<Account> {
         let grant = self.grant(&Acting::Manager).await?;
         let domain = grant.domain.ok_or(ProviderError::Unauthorized)?;
+        if request.detail.user.as_ref().is_some_and(|user| user.0 == grant.user) {
+            return Err(moved());
+        }
         Ok(Account { user: grant.user, domain })
     }
 
@@ -426,7 +436,7 @@ impl Session<'_> {
 
     /// A key that is registered and is not the one on record is somebody else's, or one whose record was lost: nobody
     /// is to get in with it.
-    async fn converge_key_pair(
+    pub(super) async fn converge_key_pair(
         &self,
         request: &IdentityRequest,
         principal: &Arc<Principal>,
@@ -442,15 +452,15 @@ impl Session<'_> {
         }
         let wanted = detail.key_pair.as_ref().map(|pair| pair.public_key.clone()).unwrap_or_default();
         let acting = Acting::Principal(Arc::clone(principal));
-        let registered = self.look_at_key_pair(&acting, principal).await?;
+        let registered = self.look_at_key_pair(&acting, request.id, principal).await?;
         if registered.as_ref().is_some_and(|key| is_same_key(&key.public_key, &wanted)) {
             return Ok(());
         }
         if registered.is_some() {
-            self.take_key_pair_away(&acting, principal).await?;
+            self.take_key_pair_away(&acting, request.id, principal).await?;
         }
         let body = create_key::KeypairBuilder::default()
-            .name(names::KEY_PAIR)
+            .name(self.key_pair_name(request.id))
             .public_key(wanted)
             ._type(create_key::Type::Ssh)
             .build();
@@ -458,18 +468,37 @@ impl Session<'_> {
         self.order(&acting, on(Service::Compute, "create-key-pair", &principal.user), endpoint).await
     }
 
-    async fn look_at_key_pair(&self, acting: &Acting, principal: &Principal) -> ProviderResult<Option<KeyBody>> {
-        let endpoint = get_key::Request::builder().id(names::KEY_PAIR).build();
-        let seen = self.look(acting, on(Service::Compute, "get-key-pair", &principal.user), endpoint).await?;
+    /// A user of its own has one key pair; where all share one, each has the principal's id behind it.
+    pub(super) fn key_pair_name(&self, id: IdentityId) -> String {
+        match self.provider.settings.isolation {
+            Isolation::Principal => names::KEY_PAIR.to_owned(),
+            Isolation::Project => names::shared_key_pair(id),
+        }
+    }
+
+    pub(super) async fn look_at_key_pair(
+        &self,
+        acting: &Acting,
+        id: IdentityId,
+        principal: &Principal,
+    ) -> ProviderResult<Option<KeyBody>> {
+        let name = self.key_pair_name(id);
+        let operation = on(Service::Compute, "get-key-pair", format!("{name} of {}", principal.user));
+        let seen = self.look(acting, operation, get_key::Request::builder().id(name).build()).await?;
         Ok(seen.map(|seen| seen.fact))
     }
 
-    async fn take_key_pair_away(&self, acting: &Acting, principal: &Principal) -> ProviderResult<()> {
-        let endpoint = delete_key::Request::builder().id(names::KEY_PAIR).build();
+    pub(super) async fn take_key_pair_away(
+        &self,
+        acting: &Acting,
+        id: IdentityId,
+        principal: &Principal,
+    ) -> ProviderResult<()> {
+        let endpoint = delete_key::Request::builder().id(self.key_pair_name(id)).build();
         self.take_away(acting, on(Service::Compute, "delete-key-pair", &principal.user), endpoint).await
     }
 
-    async fn converge_server_group(
+    pub(super) async fn converge_server_group(
         &self,
         request: &IdentityRequest,
         principal: &Arc<Principal>,
@@ -496,7 +525,7 @@ impl Session<'_> {
         self.note(detail).await
     }
 
-    async fn server_groups(
+    pub(super) async fn server_groups(
         &self,
         acting: &Acting,
         request: &IdentityRequest,
@@ -509,9 +538,27 @@ impl Session<'_> {
         Ok(groups)
     }
 
+    /// The projects of the domain that carry one of our names, in one read. What carries no mark is not ours yet.
+    pub async fn list_identities(&self, only: Option<&[Uuid]>) -> ProviderResult<Observed<Listing<Listed>>> {
+        if self.provider.settings.isolation == Isolation::Project {
+            return Err(ProviderError::Unsupported("lists of principals that share a project"));
+        }
+        let domain = self.grant(&Acting::Manager).await?.domain.ok_or(ProviderError::Unauthorized)?;
+        let endpoint = list_projects::Request::builder().domain_id(domain).build();
+        let operation = on(Service::Identity, "list-principals", "");
+        let seen: Observed<Vec<ProjectBody>> = self.read_alone(&Acting::Manager, operation, endpoint).await?;
+        let is_asked_for = |listed: &Listed| only.is_none_or(|only| only.contains(&listed.key.id));
+        let items = seen.fact.iter().filter_map(|project| listed(project, seen.sequence)).filter(is_asked_for);
+        let fact = Listing { items: items.collect(), next: None };
+        Ok(Observed { sequence: seen.sequence, fact })
+    }
+
     /// Takes away everything, each part whether or not the others are there, whatever is on record (B3).
     pub async fn delete_identity(&self, request: &IdentityRequest) -> ProviderResult<Deletion> {
-        let account = self.account().await?;
+        if self.provider.settings.isolation == Isolation::Project {
+            return self.delete_shared(request).await;
+        }
+        let account = self.account_of(request).await?;
         let view = self.look_at_identity(request, &account).await?;
         if view.project.is_none() && view.user.is_none() {
             return Ok(Deletion::Absent);
@@ -564,10 +611,10 @@ impl Session<'_> {
             Err(error) => return Err(error),
         };
         let acting = Acting::Principal(Arc::clone(&principal));
-        if self.look_at_key_pair(&acting, &principal).await?.is_none() {
+        if self.look_at_key_pair(&acting, request.id, &principal).await?.is_none() {
             return Ok(());
         }
-        self.take_key_pair_away(&acting, &principal).await
+        self.take_key_pair_away(&acting, request.id, &principal).await
     }
 
     /// What a project leaves behind in other services, which do not hear of its end.
@@ -613,6 +660,15 @@ fn unless_forbidden<T>(seen: ProviderResult<Option<Observed<T>>>) -> ProviderRes
         Err(ProviderError::Unauthorized) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// A list shows of a principal only where it is.
+fn listed(project: &ProjectBody, sequence: Sequence) -> Option<Listed> {
+    let id = names::id_in(&project.name, names::PRINCIPAL_PREFIX)?;
+    let incarnation = project.tags.iter().find_map(|tag| names::incarnation_in(tag))?;
+    let detail = IdentityDetail { project: Some(ProviderProjectId(project.id.clone())), ..IdentityDetail::default() };
+    let fact = Fact::Identity(Observed { sequence, fact: detail });
+    Some(Listed { key: IdentityId(id).key(), incarnation, fingerprint: 0, fact })
 }
 
 fn claim(project: &ProjectBody, request: &IdentityRequest) -> Claim {

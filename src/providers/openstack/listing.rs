@@ -31,6 +31,7 @@ use crate::model::ids::{
     Incarnation, Key, Kind, ProviderNetworkId, ProviderProjectId, ProviderRouterId, ProviderSubnetId,
 };
 use crate::model::network::NetworkDetail;
+use crate::model::openstack::Isolation;
 use crate::providers::call::Fact;
 use crate::providers::pool::{Operation, Service};
 use crate::providers::{
@@ -176,6 +177,7 @@ impl Session<'_> {
         match kind {
             Kind::Network => self.list_networks(only, after).await,
             Kind::SecurityGroup => self.list_security_groups(only, after).await,
+            Kind::Identity => self.list_identities(only).await,
             _ => Err(ProviderError::Unsupported("lists of this kind")),
         }
     }
@@ -286,6 +288,10 @@ impl Session<'_> {
     }
 
     pub(super) async fn sees_everything(&self) -> ProviderResult<bool> {
+        // Where all principals share the account's own project, that is everything.
+        if self.provider.settings.isolation == Isolation::Project {
+            return Ok(true);
+        }
         let held = self.provider.sweeps.lock().unwrap_or_else(PoisonError::into_inner).sees_everything;
         if let Some((_, sees)) = held.filter(|(at, _)| at.elapsed() < BELIEVED_FOR) {
             return Ok(sees);

@@ -48,6 +48,7 @@ use serde::de::DeserializeOwned;
 use super::OpenstackProvider;
 use super::connection::Acting;
 use super::principals::{Access, Principal};
+use super::shared_project::moved;
 use super::transport::{CallError, Client, Grant, provider_error};
 use crate::model::ids::IdentityId;
 use crate::model::openstack::Isolation;
@@ -80,16 +81,10 @@ impl Session<'_> {
         }
     }
 
-    /// A principal in the one project that all of them share. One that lies elsewhere was made when the region kept
-    /// tenants apart by projects: nothing of it would be found here, and all of it would seem to be gone.
+    /// A principal in the one project that all of them share.
     async fn shared(&self, principal: Arc<Principal>) -> ProviderResult<Arc<Principal>> {
         let own = self.grant(&Acting::Observer).await?.project;
-        if own.as_ref() != Some(&principal.project) {
-            return Err(ProviderError::Inconsistent(
-                "the principal has a project of its own: a region's isolation cannot be changed".to_owned(),
-            ));
-        }
-        Ok(principal)
+        if own.as_ref() == Some(&principal.project) { Ok(principal) } else { Err(moved()) }
     }
 
     /// Acting as the principal itself.
@@ -204,11 +199,15 @@ impl Session<'_> {
 
     /// What the cloud says of somebody who acts: logs in, if that has not been done.
     pub async fn grant(&self, acting: &Acting) -> ProviderResult<Grant> {
+        Ok(self.observed_grant(acting).await?.fact)
+    }
+
+    pub async fn observed_grant(&self, acting: &Acting) -> ProviderResult<Observed<Grant>> {
         let (client, is_of_principal) = (self.client(acting), acting.is_of_principal());
         let grant =
             async move { client?.grant().await.map_err(|error| meaning(ApiError::client(error), is_of_principal)) };
         let operation = on(Service::Identity, "log-in", acting.place());
-        Ok(self.provider.pool.read(self.context, operation, move || grant.boxed()).await?.fact)
+        self.provider.pool.read(self.context, operation, move || grant.boxed()).await
     }
 
     /// Is somebody let in?
