@@ -10,7 +10,7 @@ use crate::api::CACHE_MAX_AGE_S_DEFAULT;
 use crate::api::cors::MAX_AGE_S_DEFAULT;
 use crate::api::rate::{BURST_DEFAULT, RATE_DEFAULT};
 use crate::api::v1::deprecation::Availability;
-use crate::model::ids::OrganizationId;
+use crate::model::ids::{OrganizationId, RegionId};
 use crate::model::token::Role;
 use crate::providers::image_probe::SIZE_LIMIT_GIB_DEFAULT;
 
@@ -46,6 +46,8 @@ pub enum Command {
     /// Look at clouds that are to be regions
     #[command(subcommand)]
     Region(RegionCommand),
+    /// List what clouds hold of ours that no record owns, as a running server sees it
+    Orphans(OrphansArguments),
     /// Copy the data into one file, also while a server is using it
     Backup(BackupArguments),
     /// Make a data folder from a backup
@@ -222,6 +224,21 @@ pub struct RegionCheckArguments {
     /// /etc/openstack/clouds.yaml]
     #[arg(long, env = "REGENT_REGION_CHECK_CLOUDS_FILE", value_name = "FILE")]
     pub clouds_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct OrphansArguments {
+    #[command(flatten)]
+    pub data: DataDirectory,
+    /// Only those of this region
+    #[arg(long, env = "REGENT_ORPHANS_REGION", value_name = "ID")]
+    pub region: Option<RegionId>,
+    /// Where the server answers operators [default: as the data folder says]
+    #[arg(long, env = "REGENT_ADMIN_URL", value_name = "URL")]
+    pub admin_url: Option<String>,
+    /// The token to ask with [default: the data folder's]
+    #[arg(long, env = "REGENT_ADMIN_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
 }
 
 #[derive(Debug, Args)]

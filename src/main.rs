@@ -45,6 +45,7 @@ async fn run(line: CommandLine) -> Result<ExitCode, Box<dyn Error>> {
         }
         Command::Token(TokenCommand::New(arguments)) => say(&commands::new_token(&arguments).await?)?,
         Command::Region(RegionCommand::Check(arguments)) => return tell(&commands::region_check(&arguments).await?),
+        Command::Orphans(arguments) => say(&commands::orphans(&arguments).await?)?,
         Command::Backup(arguments) => say(&commands::backup(&arguments)?)?,
         Command::Restore(arguments) => say(&commands::restore(&arguments)?)?,
     }

@@ -28,6 +28,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::model::ids::{Key, Kind, RegionId};
+use crate::model::orphan::Orphan;
 use crate::model::record::Record;
 use completions::Completions;
 use message::Message;
@@ -238,6 +239,8 @@ pub struct Graph {
     on_cloud: Arc<Mutex<BTreeSet<(RegionId, Key)>>>,
     /// The regions that nobody has been able to look at for a while.
     unobserved: Arc<Mutex<BTreeSet<RegionId>>>,
+    /// What the clouds hold of ours that no record owns, as the last look at everything of a kind saw it.
+    orphans: Arc<Mutex<BTreeMap<(RegionId, Kind), Vec<Orphan>>>>,
     timers: Timers,
     completions: Completions,
 }
@@ -257,6 +260,7 @@ impl Graph {
             nodes,
             on_cloud: Arc::default(),
             unobserved: Arc::default(),
+            orphans: Arc::default(),
             timers,
             completions: Completions::default(),
         }
@@ -319,6 +323,21 @@ impl Graph {
     #[must_use]
     pub fn is_unobserved(&self, region: RegionId) -> bool {
         locked(&self.unobserved).contains(&region)
+    }
+
+    /// Notes what nobody owns of a kind in a region's cloud; tells whether that is news.
+    pub fn note_orphans(&self, region: RegionId, kind: Kind, found: Vec<Orphan>) -> bool {
+        let mut orphans = locked(&self.orphans);
+        let before = orphans.insert((region, kind), found.clone()).unwrap_or_default();
+        before != found
+    }
+
+    /// What nobody owns, by region and key.
+    #[must_use]
+    pub fn orphans(&self, of: Option<RegionId>) -> Vec<(RegionId, Orphan)> {
+        let orphans = locked(&self.orphans);
+        let wanted = orphans.iter().filter(|((region, _), _)| of.is_none_or(|of| of == *region));
+        wanted.flat_map(|((region, _), found)| found.iter().map(|orphan| (*region, *orphan))).collect()
     }
 
     /// At most `limit` of those that wait for a region's cloud, in the order of keys, from the first one after `after`

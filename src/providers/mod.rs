@@ -87,6 +87,8 @@ pub struct IdentityRequest {
     pub incarnation: Incarnation,
     pub organization: OrganizationId,
     pub project: ProjectId,
+    /// How often an operator has reset it: with each, what it may do is set again.
+    pub resets: u64,
     /// What is on record of it.
     pub detail: IdentityDetail,
 }

@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use regent::model::condition::{Axis, Reason, Truth};
+use regent::model::ids::Kind;
 use regent::providers::simulated::engine::backdoor::BackdoorChange;
+use regent::store::memory::MemoryDisk;
+use regent::supervision::inspection::{Inspection, OrphanPage};
 
 use super::{create, eventually, key, provisioned, world};
 
@@ -68,4 +71,37 @@ async fn b26_a_poll_of_n_networks_costs_one_read_per_thousand() {
         history.iter().any(|entry| entry.reason == Reason::Degraded)
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_no_record_owns_is_shown_after_two_looks_and_left_alone() {
+    let (mut world, life) = world().await;
+    let region = world.regions()[0];
+    let lost = create(&world, &life, "lost", region).await;
+    provisioned(&life, lost).await;
+    life.supervision.stop(Duration::from_secs(1)).await;
+    // A backup from before is restored.
+    world.disk = MemoryDisk::new();
+    world.furnish().await;
+    let life = world.begin_life().await;
+    let kept = create(&world, &life, "kept", region).await;
+    provisioned(&life, kept).await;
+    let inspector = life.supervision.inspector();
+    let orphans = async || inspector.orphans(OrphanPage { region: None, after: None, limit: 10 }).await;
+    let began = tokio::time::Instant::now();
+    eventually("shown", async || !orphans().await.is_empty()).await;
+    assert!(began.elapsed() > world.options.poll_settled / 2, "one look proves nothing");
+    let [orphan] = orphans().await.try_into().expect("one");
+    assert_eq!((orphan.region, orphan.kind, orphan.id), (region, Kind::Network, lost));
+    assert_eq!(orphan.why, "no-record");
+
+    let handle = life.clouds.handle(region).expect("simulated");
+    tokio::time::sleep(world.options.poll_settled * 5).await;
+    let networks = handle.inventory().await.expect("books").networks;
+    assert_eq!(networks.len(), 2, "it is left alone");
+    let is_lost = |id: Option<uuid::Uuid>| id == Some(lost);
+    let object = networks.into_iter().find(|network| is_lost(network.marks.map(|marks| marks.id))).expect("there");
+    handle.change_directly(BackdoorChange::Delete { id: object.id }).await.expect("deletes");
+    eventually("forgotten", async || orphans().await.is_empty()).await;
+    provisioned(&life, kept).await;
 }

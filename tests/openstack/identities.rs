@@ -146,3 +146,52 @@ async fn the_principal_of_another_life_is_not_touched() {
     world.principal().await;
     world.no_principal().await;
 }
+
+#[tokio::test]
+async fn an_operators_reset_sets_roles_and_quotas_again_and_keeps_the_credential() {
+    let world = World::new().await;
+    let admin = world.facts.admin().await;
+    let made = world.principal().await;
+    let (project, user) = (made.project.clone().expect("a project").0, made.user.clone().expect("a user").0);
+    let quotas = format!("quotas/{project}");
+    let limited = json!({ "quota": { "network": 1 } });
+    assert_eq!(admin.call("PUT", "network", &quotas, Some(limited)).await.0, 200);
+    let roles = admin.list("identity", "roles?name=load-balancer_member", "roles").await;
+    let role = format!("projects/{project}/users/{user}/roles/{}", id(&roles[0]));
+    let has_role = async || admin.call("HEAD", "identity", &role, None).await.0 == 204;
+    let limit = async || admin.call("GET", "network", &quotas, None).await.1["quota"]["network"].clone();
+
+    // What the cloud's own people changed is theirs.
+    world.principal().await;
+    assert_eq!(limit().await, 1);
+    let mut request = world.identity_request();
+    request.resets = 1;
+    let notes = world.notes();
+    let context = world.context(&notes);
+    let reset = world.provider.converge_identity(&context, &request).await.expect("reset").fact;
+    assert_eq!(limit().await, -1);
+    assert!(has_role().await);
+    assert_eq!((&reset.credential, reset.resets), (&made.credential, 1));
+    let calls = world.calls();
+    request.detail = reset;
+    world.provider.converge_identity(&context, &request).await.expect("as it was");
+    assert_eq!(world.changes_since(calls), [], "once for each reset");
+    world.no_principal().await;
+}
+
+#[tokio::test]
+async fn a_project_that_owns_images_is_not_taken_away() {
+    let world = World::new().await;
+    let admin = world.facts.admin().await;
+    let project = world.principal().await.project.expect("a project").0;
+    let body = json!({ "owner": project, "container_format": "bare", "disk_format": "raw", "name": "left" });
+    let (status, image) = admin.call("POST", "image", "v2/images", Some(body)).await;
+    assert_eq!(status, 201, "{image}");
+    let notes = world.notes();
+    let context = world.context(&notes);
+    let refused = world.provider.delete_identity(&context, &world.identity_request()).await;
+    assert!(matches!(&refused, Err(ProviderError::Conflict(words)) if words.contains("1 images")), "{refused:?}");
+    assert_eq!(world.principal().await.project.expect("a project").0, project, "nothing of it was taken away");
+    assert_eq!(admin.call("DELETE", "image", &format!("v2/images/{}", id(&image)), None).await.0, 204);
+    world.no_principal().await;
+}

@@ -216,6 +216,7 @@ impl World {
             incarnation: self.incarnation,
             organization: self.organization,
             project: self.project,
+            resets: 0,
             detail: self.records.identity(self.identity),
         }
     }

@@ -10,7 +10,9 @@
 //! the user gets a new password, which nobody keeps, and logs in with it to revoke the old credential and have another.
 //!
 //! Roles and quotas are set while nobody has logged in yet, and not again: what the cloud's own people change later is
-//! theirs.
+//! theirs, until an operator resets the principal.
+//!
+//! Images outlive what they were made from, in the project that they were made in: while there are some, it stays.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use openstack_sdk_compute::v2::quota_set::set_257 as set_compute_quota;
 use openstack_sdk_compute::v2::server_group::{
     create_264 as create_group, delete as delete_group, list_20 as list_groups,
 };
+use openstack_sdk_core::types::ServiceType;
 use openstack_sdk_identity::v3::project::user::role::set as assign_role;
 use openstack_sdk_identity::v3::project::{
     create as create_project, delete as delete_project, get as get_project, list as list_projects,
@@ -39,6 +42,7 @@ use openstack_sdk_network::v2::security_group::{delete as delete_security_group,
 use serde::Deserialize;
 use uuid::Uuid;
 
+use super::asking::Ask;
 use super::connection::Acting;
 use super::names::{self, Claim};
 use super::principals::{Access, Principal};
@@ -85,6 +89,12 @@ struct UserBody {
 pub(super) struct Named {
     pub id: String,
     pub name: String,
+}
+
+#[derive(Clone, Deserialize)]
+struct ImageLine {
+    #[serde(default)]
+    owner: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -278,20 +288,22 @@ impl Session<'_> {
             return Err(ProviderError::Inconsistent("a part that should have been made is not known".to_owned()));
         };
         let steward = Acting::Steward(project.clone());
-        if detail.credential.is_some() && self.is_let_in(&steward).await? {
-            match self.principal(request.id).await {
-                Ok(principal) if self.is_let_in(&Acting::Principal(Arc::clone(&principal))).await? => {
-                    return Ok(principal);
-                }
-                Ok(_) | Err(ProviderError::PrincipalMissing) => {}
-                Err(error) => return Err(error),
-            }
+        let is_reset = request.resets > detail.resets;
+        if !is_reset && let Some(principal) = self.is_inside(request, &steward, detail).await? {
+            return Ok(principal);
         }
         let roles = self.roles().await?;
         self.assign(&roles, &project, &ProviderUserId(account.user.clone()), [STEWARD_ROLE]).await?;
         self.lift_quotas(&steward, &project).await?;
         let cluster_roles = &self.provider.settings.identity.cluster_roles;
         self.assign(&roles, &project, &user, cluster_roles.iter().map(String::as_str)).await?;
+        if is_reset {
+            detail.resets = request.resets;
+            self.note(detail).await?;
+            if let Some(principal) = self.is_inside(request, &steward, detail).await? {
+                return Ok(principal);
+            }
+        }
         let acting = self.acting_as_user(&project, &user, password).await?;
         let credential = self.reissue_credential(request, &acting, &user).await?;
         let secret = Secret::new(credential.secret);
@@ -300,6 +312,26 @@ impl Session<'_> {
         self.note(detail).await?;
         let (access, server_group) = (Access::Credential { id: credential.id, secret }, detail.server_group.clone());
         Ok(Arc::new(Principal { project, user, access, server_group }))
+    }
+
+    /// The principal, if both it and the service account can log in.
+    async fn is_inside(
+        &self,
+        request: &IdentityRequest,
+        steward: &Acting,
+        detail: &IdentityDetail,
+    ) -> ProviderResult<Option<Arc<Principal>>> {
+        if detail.credential.is_none() || !self.is_let_in(steward).await? {
+            return Ok(None);
+        }
+        match self.principal(request.id).await {
+            Ok(principal) => {
+                let is_let_in = self.is_let_in(&Acting::Principal(Arc::clone(&principal))).await?;
+                Ok(is_let_in.then_some(principal))
+            }
+            Err(ProviderError::PrincipalMissing) => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 
     pub(super) async fn roles(&self) -> ProviderResult<BTreeMap<String, String>> {
@@ -565,6 +597,7 @@ impl Session<'_> {
         }
         let mut removals = Removals::default();
         if let Some(project) = view.project.as_ref().map(|project| ProviderProjectId(project.id.clone())) {
+            self.refuse_if_images_are_left(&project).await?;
             if let Some(user) = view.user.as_ref().map(|user| ProviderUserId(user.id.clone())) {
                 removals.add(self.forget_key_pair(request, &account, &project, user).await)?;
             }
@@ -583,6 +616,21 @@ impl Session<'_> {
         removals.end()?;
         let left = self.look_at_identity(request, &account).await?;
         Ok(if left.project.is_none() && left.user.is_none() { Deletion::Absent } else { Deletion::Underway })
+    }
+
+    /// Glance does not hear of a project's end: its images would be left to nobody, and nobody could take them away.
+    async fn refuse_if_images_are_left(&self, project: &ProviderProjectId) -> ProviderResult<()> {
+        let steward = Acting::Steward(project.clone());
+        if !self.is_let_in(&steward).await? {
+            return Ok(());
+        }
+        let ask = Ask::get(ServiceType::Image, "images".to_owned()).with("owner", project.0.clone());
+        let operation = on(Service::Image, "find-images-of-project", project);
+        let images: Vec<ImageLine> = self.read(&steward, operation, ask.within("images").build()).await?.fact;
+        match images.iter().filter(|image| image.owner == project.0).count() {
+            0 => Ok(()),
+            count => Err(ProviderError::Conflict(format!("the principal's project still owns {count} images"))),
+        }
     }
 
     /// Key pairs outlive their user, and only the user can take them away: so it is let in once more if need be. One
