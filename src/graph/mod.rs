@@ -231,6 +231,9 @@ impl Node {
     }
 }
 
+/// By region and kind, in the order of keys.
+type Orphans = BTreeMap<(RegionId, Kind), Vec<Orphan>>;
+
 /// The registry. Cheap to clone; all clones are one.
 #[derive(Clone)]
 pub struct Graph {
@@ -240,7 +243,7 @@ pub struct Graph {
     /// The regions that nobody has been able to look at for a while.
     unobserved: Arc<Mutex<BTreeSet<RegionId>>>,
     /// What the clouds hold of ours that no record owns, as the last look at everything of a kind saw it.
-    orphans: Arc<Mutex<BTreeMap<(RegionId, Kind), Vec<Orphan>>>>,
+    orphans: Arc<Mutex<Orphans>>,
     timers: Timers,
     completions: Completions,
 }
@@ -328,8 +331,10 @@ impl Graph {
     /// Notes what nobody owns of a kind in a region's cloud; tells whether that is news.
     pub fn note_orphans(&self, region: RegionId, kind: Kind, found: Vec<Orphan>) -> bool {
         let mut orphans = locked(&self.orphans);
-        let before = orphans.insert((region, kind), found.clone()).unwrap_or_default();
-        before != found
+        let before = orphans.entry((region, kind)).or_default();
+        let is_news = *before != found;
+        *before = found;
+        is_news
     }
 
     /// What nobody owns, by region and key.

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use regent::model::ids::Kind;
 use regent::providers::openstack::names;
 use regent::providers::{Deletion, Provider, ProviderError};
 use serde_json::json;
@@ -35,7 +36,17 @@ async fn a_principal_is_made_once_kept_as_it_is_and_unmade() {
     let (_, quotas) = admin.call("GET", "compute", &format!("os-quota-sets/{project}"), None).await;
     assert_eq!(quotas["quota_set"]["instances"], -1);
 
+    let notes = world.notes();
+    let context = world.context(&notes);
+    let only = [world.identity.0];
+    let listed = async || {
+        let page = world.provider.list(&context, Kind::Identity, Some(&only), None).await.expect("a list").fact;
+        page.items.into_iter().map(|listed| (listed.key, listed.incarnation)).collect::<Vec<_>>()
+    };
+    assert_eq!(listed().await, [(world.identity.key(), world.incarnation)], "so that it is missed by nobody unseen");
+
     world.no_principal().await;
+    assert_eq!(listed().await, []);
     for path in [format!("projects/{project}"), format!("users/{user}")] {
         assert_eq!(admin.call("GET", "identity", &path, None).await.0, 404, "{path}");
     }

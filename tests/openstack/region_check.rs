@@ -15,9 +15,9 @@ fn entry(facts: &Facts, auth: &[(&str, &str)]) -> CloudsYaml {
     let folder: PathBuf = std::env::temp_dir().join(format!("regent-region-check-{}", random()));
     std::fs::create_dir_all(&folder).expect("a folder");
     let file = folder.join("clouds.yaml");
-    let lines = auth.iter().map(|(key, value)| format!("      {key}: \"{value}\"\n")).collect::<String>();
+    let lines = auth.iter().map(|(key, value)| format!("      {key}: \"{value}\"")).collect::<Vec<_>>().join("\n");
     let (url, region) = (facts.text("authUrl"), facts.text("region"));
-    let text = format!("clouds:\n  it:\n    region_name: {region}\n    auth:\n      auth_url: {url}\n{lines}");
+    let text = format!("clouds:\n  it:\n    region_name: {region}\n    auth:\n      auth_url: {url}\n{lines}\n");
     std::fs::write(&file, text).expect("written");
     CloudsYaml { file: file.display().to_string(), cloud: "it".to_owned() }
 }
