@@ -74,7 +74,9 @@ fn tell(checked: &Checked) -> Result<ExitCode, Box<dyn Error>> {
 
 /// The answer alone on standard output; the remark beside it.
 fn say(done: &Done) -> Result<(), Box<dyn Error>> {
-    writeln!(std::io::stdout(), "{}", done.answer)?;
+    if !done.answer.is_empty() {
+        writeln!(std::io::stdout(), "{}", done.answer)?;
+    }
     eprintln!("{}", done.remark);
     Ok(())
 }

@@ -30,7 +30,6 @@ pub async fn region_check(arguments: &RegionCheckArguments) -> Result<Checked, C
 }
 
 #[cfg(not(feature = "openstack"))]
-#[expect(clippy::unused_async, reason = "as with the feature")]
 pub async fn region_check(arguments: &RegionCheckArguments) -> Result<Checked, CommandError> {
     // That there is a file is as well to know.
     clouds_file(arguments, |name| std::env::var_os(name).map(PathBuf::from), Path::is_file)?;

@@ -176,7 +176,7 @@ impl Provider for OpenstackProvider {
     }
 
     fn removal(&self, key: Key) -> Option<String> {
-        names::removal(key)
+        names::removal(key, self.settings.identity.domain.as_deref())
     }
 
     async fn converge_server(

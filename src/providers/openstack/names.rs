@@ -70,14 +70,15 @@ pub fn id_in(name: &str, prefix: &str) -> Option<Uuid> {
     name.strip_prefix(prefix).and_then(|rest| crate::model::ids::parse_uuid(rest).ok())
 }
 
-/// What takes away, by hand, what is named after a resource. Servers and volumes have names that their users gave them.
+/// What takes away, by hand, what is named after a resource; `domain` is where principals are made. Servers and volumes
+/// have names that their users gave them.
 #[must_use]
-pub fn removal(key: Key) -> Option<String> {
-    let id = key.id;
+pub fn removal(key: Key, domain: Option<&str>) -> Option<String> {
+    let (id, domain) = (key.id, domain.unwrap_or("<domain>"));
     Some(match key.kind {
         Kind::Identity => {
             let name = format!("{PRINCIPAL_PREFIX}{id}");
-            format!("openstack user delete {name}; openstack project delete {name}")
+            format!("openstack user delete --domain {domain} {name}; openstack project delete --domain {domain} {name}")
         }
         Kind::Network => {
             let name = format!("{NETWORK_PREFIX}{id}");
@@ -156,6 +157,19 @@ mod tests {
         assert_eq!(id_in(&network(NetworkId(id)), NETWORK_PREFIX), Some(id));
         assert_eq!(id_in("network-mine", NETWORK_PREFIX), None);
         assert_eq!(id_in("public", NETWORK_PREFIX), None);
+    }
+
+    #[test]
+    fn what_takes_something_away_names_it() {
+        let id = Uuid::from_u128(7);
+        let command = |kind, domain| removal(Key::new(kind, id), domain).unwrap_or_default();
+        let group = format!("openstack security group delete {}", security_group(SecurityGroupId(id)));
+        assert_eq!(command(Kind::SecurityGroup, None), group);
+        let principal = principal(IdentityId(id));
+        assert!(
+            command(Kind::Identity, Some("d")).ends_with(&format!("openstack project delete --domain d {principal}"))
+        );
+        assert_eq!(command(Kind::Server, None), "", "its name is its user's");
     }
 
     #[test]
