@@ -231,7 +231,7 @@ async fn only_operators_are_answered_and_readers_only_read() {
     let mut acl = Acl::default();
     acl.global.insert(Permission { endpoint: Endpoint::Admin, operation: Operation::Read });
     let reader = operator.world.bearer_of("reader", acl);
-    let reads = ["/actors", "/tree", "/edges", "/quarantine"].map(str::to_owned);
+    let reads = ["/actors", "/tree", "/edges", "/quarantine", "/orphans"].map(str::to_owned);
     let region = format!("/simulated/{SIMULATED}");
     let reads =
         reads.into_iter().chain([format!("/actors/{KNOWN}"), format!("{region}/inventory"), format!("{region}/calls")]);

@@ -1,8 +1,10 @@
 //! A region whose tenants share one project: everything works, nothing of Keystone is made, nothing is left.
 
+use regent::model::ambient::Ambient;
 use regent::model::ids::NetworkId;
 use regent::model::network::NetworkDetail;
-use regent::model::openstack::Isolation;
+use regent::model::openstack::{CloudsYaml, CredentialSource, Isolation};
+use regent::providers::openstack::check::check;
 use regent::providers::openstack::names;
 use regent::providers::{Provider, ProviderError};
 use serde_json::{Value, json};
@@ -10,6 +12,8 @@ use serde_json::{Value, json};
 use super::cloud::{Admin, Facts, id};
 use super::machines::{Pages, Place};
 use super::{World, random};
+
+const PASSWORD: &str = "hunter2hunter2";
 
 /// A project with a user who is a member of it and nothing else, as a cloud gives it to anybody.
 struct Lodging {
@@ -22,8 +26,8 @@ struct Lodging {
 impl Lodging {
     async fn new() -> Self {
         let admin = Facts::read().admin().await;
-        let (name, password) = (format!("regent-lodging-{}", random()), "hunter2hunter2");
-        let body = json!({ "name": name, "domain_id": "default", "password": password });
+        let name = format!("regent-lodging-{}", random());
+        let body = json!({ "name": name, "domain_id": "default", "password": PASSWORD });
         let project = admin.make("identity", "projects", "project", json!({ "name": name, "domain_id": "default" }));
         let project = id(&project.await).to_owned();
         let user = id(&admin.make("identity", "users", "user", body).await).to_owned();
@@ -32,8 +36,37 @@ impl Lodging {
             let path = format!("projects/{project}/users/{user}/roles/{}", id(&roles[0]));
             assert_eq!(admin.call("PUT", "identity", &path, None).await.0, 204);
         }
-        let credentials = format!("user-id = \"{user}\"\npassword = \"{password}\"\nproject-id = \"{project}\"\n");
+        let credentials = format!("user-id = \"{user}\"\npassword = \"{PASSWORD}\"\nproject-id = \"{project}\"\n");
         Self { admin, project, user, credentials }
+    }
+
+    /// A `clouds.yaml` with an application credential of the user: it is bound to the project, and to no password.
+    async fn clouds_yaml(&self) -> CloudsYaml {
+        let http = reqwest::Client::new();
+        let keystone = Facts::read().text("authUrl").to_owned();
+        let post = |path: String, body: Value| {
+            http.post(path).header("content-type", "application/json").body(body.to_string())
+        };
+        let user = json!({ "id": self.user, "password": PASSWORD });
+        let login = json!({ "auth": {
+            "identity": { "methods": ["password"], "password": { "user": user } },
+            "scope": { "project": { "id": self.project } },
+        }});
+        let answer = post(format!("{keystone}/auth/tokens"), login).send().await.expect("a token");
+        let token = answer.headers().get("x-subject-token").expect("a token").clone();
+        let body = json!({ "application_credential": { "name": "regent" } });
+        let path = format!("{keystone}/users/{}/application_credentials", self.user);
+        let answer = post(path, body).header("x-auth-token", token).send().await.expect("a credential");
+        let body: Value = answer.json().await.expect("a body");
+        let text = |key: &str| body["application_credential"][key].as_str().expect("a text").to_owned();
+        let (id, secret) = (text("id"), text("secret"));
+        let auth = format!(
+            "auth: {{ auth_url: \"{keystone}\", application_credential_id: \"{id}\", \
+             application_credential_secret: \"{secret}\" }}"
+        );
+        let file = std::env::temp_dir().join(format!("regent-clouds-{}.yaml", random()));
+        std::fs::write(&file, format!("clouds:\n  it:\n    {auth}\n")).expect("written");
+        CloudsYaml { file: file.display().to_string(), cloud: "it".to_owned() }
     }
 
     /// A tenant of its own in the project.
@@ -46,7 +79,10 @@ impl Lodging {
     }
 
     async fn place(&self) -> Place {
-        let world = self.tenant().await;
+        Self::place_of(self.tenant().await).await
+    }
+
+    async fn place_of(world: World) -> Place {
         world.principal().await;
         let network = world.network_request(NetworkId(random()), NetworkDetail::default());
         let notes = world.notes();
@@ -117,6 +153,31 @@ async fn everything_of_two_tenants_is_made_in_one_project_and_unmade_again() {
     other.no_server(request).await;
     other.no_group(*group).await;
     other.end().await;
+    lodging.end().await;
+}
+
+#[tokio::test]
+async fn an_application_credential_is_enough_for_one_project() {
+    let lodging = Lodging::new().await;
+    let clouds_yaml = lodging.clouds_yaml().await;
+    let source = CredentialSource::CloudsYaml(clouds_yaml.clone());
+    let world = World::with(|settings| {
+        settings.credentials = source.clone();
+        settings.isolation = Isolation::Project;
+    });
+    let place = Lodging::place_of(world.await).await;
+    let mut request = place.server_request("web");
+    place.server(&mut request).await;
+    place.no_server(&request).await;
+    place.end().await;
+
+    // And not enough for more: nothing is looked for in the wrong project.
+    let world = World::with(|settings| settings.credentials = source).await;
+    let notes = world.notes();
+    let refused = world.provider.converge_identity(&world.context(&notes), &world.identity_request()).await;
+    assert!(matches!(&refused, Err(ProviderError::Unavailable(words)) if words.contains("bound")), "{refused:?}");
+    let outcome = check(clouds_yaml, Ambient::system()).await.expect("asked");
+    assert!(outcome.region.expect("a region").contains("isolation = \"project\""));
     lodging.end().await;
 }
 

@@ -156,7 +156,11 @@ fn own_roles(own: &Standing) -> Line {
 fn domain(facts: &Facts, own: &Standing) -> Line {
     let subject = "roles, domain";
     let home = own.home.as_deref().unwrap_or("<domain>");
-    let give = |domain: &str| format!("openstack role add --user {} --domain {domain} {STEWARD_ROLE}", own.user);
+    // Whoever manages a domain manages everybody's projects in it.
+    let give = |domain: &str| {
+        let command = format!("openstack role add --user {} --domain {domain} {STEWARD_ROLE}", own.user);
+        format!("{command} (if the domain is Regent's alone; else begin with: openstack domain create regent)")
+    };
     match &facts.manager {
         Answer::Yes(manager) if manager.is(STEWARD_ROLE) || manager.is("admin") => {
             Line::ok(subject, format!("{} of domain {}", manager.roles.join(", "), manager.place))
@@ -224,7 +228,7 @@ fn kept_apart(facts: &Facts) -> Line {
             Grade::Weaker,
             subject,
             "all tenants lie in one project, and nothing but names keeps them apart",
-            "what the lines above say; a domain of Regent's own: openstack domain create regent",
+            "see the lines above; to accept it, leave isolation = \"project\" in the region below",
         ),
     }
 }

@@ -110,8 +110,8 @@ fn without_rights_in_a_domain_everything_lies_in_one_project_and_that_is_said() 
     assert_eq!(settings(&facts).isolation, Isolation::Project);
     let short = shortfalls(&facts);
     assert!(short.iter().all(|line| line.grade == Grade::Weaker), "it can be a region all the same: {short:?}");
-    let mends = short.iter().filter_map(|line| line.mend.as_deref()).collect::<Vec<_>>();
-    assert!(mends.contains(&"openstack role add --user u --domain d manager"), "{mends:?}");
+    let mut mends = short.iter().filter_map(|line| line.mend.as_deref());
+    assert!(mends.any(|mend| mend.starts_with("openstack role add --user u --domain d manager")), "{short:?}");
 }
 
 #[test]
