@@ -10,7 +10,7 @@ use crate::api::CACHE_MAX_AGE_S_DEFAULT;
 use crate::api::cors::MAX_AGE_S_DEFAULT;
 use crate::api::rate::{BURST_DEFAULT, RATE_DEFAULT};
 use crate::api::v1::deprecation::Availability;
-use crate::model::ids::OrganizationId;
+use crate::model::ids::{OrganizationId, RegionId};
 use crate::model::token::Role;
 use crate::providers::image_probe::SIZE_LIMIT_GIB_DEFAULT;
 
@@ -43,6 +43,11 @@ pub enum Command {
     /// Make tokens
     #[command(subcommand)]
     Token(TokenCommand),
+    /// Look at clouds that are to be regions
+    #[command(subcommand)]
+    Region(RegionCommand),
+    /// List what clouds hold of ours that no record owns, as a running server sees it
+    Orphans(OrphansArguments),
     /// Copy the data into one file, also while a server is using it
     Backup(BackupArguments),
     /// Make a data folder from a backup
@@ -202,6 +207,38 @@ pub struct NewTokenArguments {
     /// How many days it is good for [default: until it is revoked]
     #[arg(long, env = "REGENT_TOKEN_DAYS", value_name = "DAYS", value_parser = clap::value_parser!(u32).range(1..=3650))]
     pub days: Option<u32>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum RegionCommand {
+    /// Ask an OpenStack cloud whether it can be a region, what is missing, and print the region to configure
+    Check(RegionCheckArguments),
+}
+
+#[derive(Debug, Args)]
+pub struct RegionCheckArguments {
+    /// Which entry of the clouds.yaml
+    #[arg(long, env = "REGENT_REGION_CHECK_CLOUD", value_name = "NAME")]
+    pub cloud: String,
+    /// The clouds.yaml [default: OS_CLIENT_CONFIG_FILE, ./clouds.yaml, ~/.config/openstack/clouds.yaml or
+    /// /etc/openstack/clouds.yaml]
+    #[arg(long, env = "REGENT_REGION_CHECK_CLOUDS_FILE", value_name = "FILE")]
+    pub clouds_file: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct OrphansArguments {
+    #[command(flatten)]
+    pub data: DataDirectory,
+    /// Only those of this region
+    #[arg(long, env = "REGENT_ORPHANS_REGION", value_name = "ID")]
+    pub region: Option<RegionId>,
+    /// Where the server answers operators [default: as the data folder says]
+    #[arg(long, env = "REGENT_ADMIN_URL", value_name = "URL")]
+    pub admin_url: Option<String>,
+    /// The token to ask with [default: the data folder's]
+    #[arg(long, env = "REGENT_ADMIN_TOKEN", hide_env_values = true)]
+    pub token: Option<String>,
 }
 
 #[derive(Debug, Args)]

@@ -1,5 +1,8 @@
 //! The commands that are over as soon as they are done.
 
+mod orphans;
+mod region_check;
+
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -12,6 +15,9 @@ use crate::model::ids::{TokenId, UserId};
 use crate::model::member::is_subject;
 use crate::model::token::{BearerToken, BoundTo};
 use crate::store::embedded::{BackupError, backup_folder, restore as restore_folder};
+
+pub use orphans::orphans;
+pub use region_check::{Checked, region_check};
 
 /// A server looks every second; one that has not looked by then is not running.
 const SERVER_PATIENCE: Duration = Duration::from_secs(5);
@@ -32,6 +38,17 @@ pub enum CommandError {
     Backup(#[from] BackupError),
     #[error(transparent)]
     EnvelopeKey(#[from] EnvelopeKeyError),
+    #[error("{0} is no address")]
+    Address(String),
+    #[error("the server did not answer as it should")]
+    Server(#[from] reqwest::Error),
+    #[error("no clouds.yaml is where one is looked for: name it with --clouds-file")]
+    NoCloudsFile,
+    #[error("this binary was built without the feature `{0}`: build it with `cargo build --release --features {0}`")]
+    NotBuiltIn(&'static str),
+    #[cfg(feature = "openstack")]
+    #[error(transparent)]
+    NotAsked(#[from] crate::providers::openstack::check::NotAsked),
 }
 
 /// What to print: the answer, and a remark for people.

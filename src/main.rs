@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Parser;
-use regent::command_line::{Command, CommandLine, LogFormat, TokenCommand};
-use regent::commands::{self, Done};
+use regent::command_line::{Command, CommandLine, LogFormat, RegionCommand, TokenCommand};
+use regent::commands::{self, Checked, Done};
 use regent::providers::simulated::engine::settings::EngineSettings;
 use regent::providers::simulated::server::{self, ServerSettings};
 use regent::serve::serve;
@@ -17,7 +17,7 @@ use tracing_subscriber::EnvFilter;
 async fn main() -> ExitCode {
     let line = CommandLine::parse();
     match run(line).await {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(error) => {
             let mut text = format!("regent: {error}");
             let mut cause = error.source();
@@ -32,21 +32,24 @@ async fn main() -> ExitCode {
     }
 }
 
-async fn run(line: CommandLine) -> Result<(), Box<dyn Error>> {
+async fn run(line: CommandLine) -> Result<ExitCode, Box<dyn Error>> {
     set_up_log(&line.log, line.log_format)?;
     match line.command {
-        Command::Serve(arguments) => Ok(serve(arguments).await?),
+        Command::Serve(arguments) => serve(arguments).await?,
         Command::SimulatedCloud(arguments) => {
             let call_delay = Duration::from_millis(arguments.call_delay_ms);
             let boot_delay = Duration::from_millis(arguments.boot_delay_ms);
             let engine = EngineSettings { boot_delay, ..EngineSettings::default() };
             let settings = ServerSettings { seed: arguments.seed, call_delay, engine };
-            Ok(server::run(arguments.listen, &arguments.file, settings).await?)
+            server::run(arguments.listen, &arguments.file, settings).await?;
         }
-        Command::Token(TokenCommand::New(arguments)) => say(&commands::new_token(&arguments).await?),
-        Command::Backup(arguments) => say(&commands::backup(&arguments)?),
-        Command::Restore(arguments) => say(&commands::restore(&arguments)?),
+        Command::Token(TokenCommand::New(arguments)) => say(&commands::new_token(&arguments).await?)?,
+        Command::Region(RegionCommand::Check(arguments)) => return tell(&commands::region_check(&arguments).await?),
+        Command::Orphans(arguments) => say(&commands::orphans(&arguments).await?)?,
+        Command::Backup(arguments) => say(&commands::backup(&arguments)?)?,
+        Command::Restore(arguments) => say(&commands::restore(&arguments)?)?,
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 /// The log goes to standard error, so that what a command answers can be piped on.
@@ -61,9 +64,19 @@ fn set_up_log(directives: &str, format: LogFormat) -> Result<(), Box<dyn Error>>
     Ok(())
 }
 
+/// The report beside, and the region alone on standard output. Without one the command has failed.
+fn tell(checked: &Checked) -> Result<ExitCode, Box<dyn Error>> {
+    eprintln!("{}", checked.remark);
+    let Some(region) = &checked.answer else { return Ok(ExitCode::FAILURE) };
+    write!(std::io::stdout(), "{region}")?;
+    Ok(ExitCode::SUCCESS)
+}
+
 /// The answer alone on standard output; the remark beside it.
 fn say(done: &Done) -> Result<(), Box<dyn Error>> {
-    writeln!(std::io::stdout(), "{}", done.answer)?;
+    if !done.answer.is_empty() {
+        writeln!(std::io::stdout(), "{}", done.answer)?;
+    }
     eprintln!("{}", done.remark);
     Ok(())
 }

@@ -138,7 +138,7 @@ impl Builder {
         let mut identity = Record::new::<Identity>(id.0, metadata, &IdentitySpec { hidden: true });
         let incarnation = identity.metadata.incarnation;
         let detail = identity.detail.read().unwrap();
-        let request = IdentityRequest { id, incarnation, organization, project, detail };
+        let request = IdentityRequest { id, incarnation, organization, project, resets: 0, detail };
         self.make(&mut identity, ProviderCall::ConvergeIdentity(request)).await;
         let placement = Placement { identity: Some(id), ..self.placement };
         let network = self.network(number, placement).await;

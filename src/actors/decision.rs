@@ -418,6 +418,7 @@ mod tests {
             incarnation: Incarnation(Uuid::from_u128(1)),
             organization: OrganizationId(Uuid::from_u128(3)),
             project: ProjectId(Uuid::from_u128(4)),
+            resets: 0,
             detail: IdentityDetail::default(),
         }
     }

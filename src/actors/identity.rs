@@ -43,6 +43,7 @@ fn request(resource: &Resource<Identity>) -> Result<IdentityRequest, CorruptReco
         incarnation: resource.metadata.incarnation,
         organization: place.organization,
         project: place.project,
+        resets: resource.metadata.resets,
         detail: resource.detail.clone(),
     })
 }

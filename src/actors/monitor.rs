@@ -22,8 +22,9 @@ use super::{Environment, kind, tasks};
 use crate::graph::message::{Message, Observation, Sighting};
 use crate::graph::snapshot::Snapshot;
 use crate::model::condition::Condition;
-use crate::model::ids::{Key, Kind, OrganizationId, RegionId};
+use crate::model::ids::{Incarnation, Key, Kind, OrganizationId, RegionId};
 use crate::model::instance::Check;
+use crate::model::orphan::{Recorded, Stray, Strays};
 use crate::providers::{CallContext, Listed, NothingToNote, ProviderError, Sequence};
 
 /// How soon a look at everything that failed is tried again: much sooner than the next one is due, because nothing has
@@ -35,6 +36,10 @@ const LOOKS_MISSED_MAX: u32 = 3;
 
 /// How many ids are asked for in one read of pending objects.
 const PENDING_MAX: usize = 1000;
+
+/// How many objects of a kind that nobody knows are kept of one look. More are more than anybody removes by hand, and each
+/// costs a read of the store.
+const STRAYS_MAX: usize = 1000;
 
 /// How many actors are told at once, and how long the others then wait. What depends on those that were told follows
 /// in the meantime, and not behind hundreds of others; it is about as fast as the store can write down.
@@ -79,11 +84,14 @@ pub enum MonitorMessage {
 }
 
 /// What became of a look.
-#[derive(Clone, Copy)]
 pub struct Looked {
     at_everything: bool,
     failed: bool,
+    strays: Found,
 }
+
+/// What is nobody's, of each kind of which everything was seen.
+type Found = BTreeMap<Kind, BTreeSet<Stray>>;
 
 /// How far a look reaches.
 enum Scope {
@@ -101,6 +109,7 @@ pub struct State {
     looked_at: Option<Key>,
     /// When everything was last seen, or the monitor began.
     observed: jiff::Timestamp,
+    strays: Strays,
 }
 
 impl Actor for Monitor {
@@ -128,6 +137,7 @@ impl Actor for Monitor {
                 if looked.failed && looked.at_everything {
                     state.since_full = state.full_every().saturating_sub(TICKS_AFTER_FAILURE);
                 }
+                state.tell_orphans(looked.strays);
                 schedule(&myself, state.environment.options.poll_pending);
             }
         }
@@ -147,7 +157,8 @@ impl State {
     /// The first look at everything comes soon: much may have changed while nobody looked.
     fn new(environment: Arc<Environment>, region: RegionId) -> Self {
         let observed = environment.ambient.now();
-        let mut state = Self { environment, region, since_full: 0, looked_at: None, observed };
+        let strays = Strays::default();
+        let mut state = Self { environment, region, since_full: 0, looked_at: None, observed, strays };
         state.since_full = state.full_every().saturating_sub(TICKS_AFTER_FAILURE);
         state
     }
@@ -176,7 +187,8 @@ impl State {
         tasks::spawn("a monitor's look", async move {
             let looked = AssertUnwindSafe(look(&environment, region, &scope)).catch_unwind().await;
             // The next look is scheduled by the end of this one, so it must have one.
-            let looked = Looked { at_everything: matches!(scope, Scope::Everything), failed: looked.unwrap_or(true) };
+            let (failed, strays) = looked.unwrap_or((true, Found::new()));
+            let looked = Looked { at_everything: matches!(scope, Scope::Everything), failed, strays };
             let _ = myself.cast(MonitorMessage::Looked(looked));
         });
     }
@@ -197,6 +209,21 @@ impl State {
         }
     }
 
+    /// What two looks in a row found to be nobody's is counted, and shown to operators. A kind that could not be looked
+    /// at stays as it was.
+    fn tell_orphans(&mut self, found: Found) {
+        let (region, now) = (self.region, self.environment.ambient.now());
+        for (kind, found) in found {
+            let orphans = self.strays.confirm(kind, found, now);
+            let count = u32::try_from(orphans.len()).unwrap_or(u32::MAX);
+            let labels = [("region", region.to_string()), ("kind", kind.word().to_owned())];
+            metrics::gauge!("regent_orphans", &labels).set(f64::from(count));
+            if self.environment.graph.note_orphans(region, kind, orphans) {
+                tracing::warn!(%region, %kind, count, "the cloud holds objects of ours that no record owns");
+            }
+        }
+    }
+
     /// How many ticks lie between two looks at everything.
     fn full_every(&self) -> u32 {
         let options = &self.environment.options;
@@ -205,9 +232,9 @@ impl State {
     }
 }
 
-/// Looks and tells actors what differs; tells whether anything could not be looked at. What could not be tells
-/// nothing: absence must be seen, not assumed.
-async fn look(environment: &Environment, region: RegionId, scope: &Scope) -> bool {
+/// Looks and tells actors what differs; returns whether anything could not be looked at, and what is nobody's. What could
+/// not be looked at tells nothing: absence must be seen, not assumed.
+async fn look(environment: &Environment, region: RegionId, scope: &Scope) -> (bool, Found) {
     // Taken before the look begins: what is made while it goes on is not missed by it.
     let expected = match scope {
         Scope::Only(ids) => {
@@ -230,7 +257,7 @@ async fn look(environment: &Environment, region: RegionId, scope: &Scope) -> boo
             expected
         }
     };
-    let mut failed = false;
+    let (mut failed, mut found) = (false, Found::new());
     let mut telling = Telling { environment, told: 0 };
     for (kind, expected) in expected {
         let only = match scope {
@@ -245,14 +272,45 @@ async fn look(environment: &Environment, region: RegionId, scope: &Scope) -> boo
                 metrics::counter!("regent_monitor_failures_total", "region" => region.to_string()).increment(1);
                 tracing::warn!(%region, %kind, %error, "the monitor could not look at the cloud");
             }
-            Ok((sequence, spoken_of)) => {
+            Ok(Seen { sequence, spoken_of, unknown }) => {
                 for key in expected.into_iter().filter(|key| !spoken_of.contains(&key.id)) {
                     telling.tell(key, Observation { sequence, sighting: Sighting::Absent }).await;
+                }
+                if matches!(scope, Scope::Everything) {
+                    found.insert(kind, strays(environment, unknown).await);
                 }
             }
         }
     }
-    failed
+    if matches!(scope, Scope::Everything) {
+        found.extend(look_for_principals(&mut telling, region).await);
+    }
+    (failed, found)
+}
+
+/// Principals that are nobody's. Those that are somebody's are not monitored: that this cannot be looked at is no failure.
+async fn look_for_principals(telling: &mut Telling<'_>, region: RegionId) -> Option<(Kind, BTreeSet<Stray>)> {
+    match look_at_kind(telling, region, Kind::Identity, None).await {
+        Ok(seen) => Some((Kind::Identity, strays(telling.environment, seen.unknown).await)),
+        Err(error) => {
+            tracing::debug!(%region, %error, "the monitor could not look for principals");
+            None
+        }
+    }
+}
+
+/// What is nobody's among what no actor knows. The records are asked: one that cannot be read has no actor.
+async fn strays(environment: &Environment, unknown: Vec<(Key, Incarnation)>) -> BTreeSet<Stray> {
+    let mut strays = BTreeSet::new();
+    for (key, incarnation) in unknown {
+        let recorded = match environment.store.get(key).await {
+            Ok(Some(record)) => Recorded::As(record.metadata.incarnation),
+            Ok(None) => Recorded::Nothing,
+            Err(_) => Recorded::Unreadable,
+        };
+        strays.extend(Stray::of(key, incarnation, recorded));
+    }
+    strays
 }
 
 /// How many instances fail each check now, by what they say of themselves.
@@ -268,19 +326,28 @@ fn count_checks(region: RegionId, members: &[Arc<Snapshot>]) {
     }
 }
 
-/// Reads everything of a kind, page by page; tells what differs, and returns what is there or may be: the rest is absent.
+/// What a look at a kind has seen.
+struct Seen {
+    sequence: Sequence,
+    /// What is there or may be: the rest is absent.
+    spoken_of: BTreeSet<Uuid>,
+    /// What no actor knows, or knows as another life's.
+    unknown: Vec<(Key, Incarnation)>,
+}
+
+/// Reads everything of a kind, page by page; tells what differs, and returns what is there.
 async fn look_at_kind(
     telling: &mut Telling<'_>,
     region: RegionId,
     kind: Kind,
     only: Option<&[Uuid]>,
-) -> Result<(Sequence, BTreeSet<Uuid>), ProviderError> {
+) -> Result<Seen, ProviderError> {
     let environment = telling.environment;
     let provider =
         environment.clouds.get(region).ok_or_else(|| ProviderError::Unavailable("not configured".to_owned()))?;
     let tenant = OrganizationId(Uuid::nil());
     let context = CallContext { tenant, cancelled: environment.stopping.child_token(), ledger: &NothingToNote };
-    let mut spoken_of = BTreeSet::new();
+    let (mut spoken_of, mut unknown) = (BTreeSet::new(), Vec::new());
     let mut first: Option<Sequence> = None;
     let mut after = None;
     loop {
@@ -293,11 +360,14 @@ async fn look_at_kind(
         spoken_of.extend(page.fact.unsure);
         for listed in page.fact.items {
             spoken_of.insert(listed.key.id);
+            if telling.is_unknown(&listed) && unknown.len() < STRAYS_MAX {
+                unknown.push((listed.key, listed.incarnation));
+            }
             telling.compare(listed).await;
         }
         after = page.fact.next;
         if after.is_none() {
-            return Ok((first.unwrap_or_default(), spoken_of));
+            return Ok(Seen { sequence: first.unwrap_or_default(), spoken_of, unknown });
         }
     }
 }
@@ -309,9 +379,17 @@ struct Telling<'a> {
 }
 
 impl Telling<'_> {
+    fn is_unknown(&self, listed: &Listed) -> bool {
+        let node = self.environment.graph.node(listed.key);
+        node.is_none_or(|node| node.snapshot().incarnation.is_some_and(|known| known != listed.incarnation))
+    }
+
     /// Compared with what its actor has on record, not with what was seen last: what changes away and back between two
     /// looks would seem not to have changed at all.
     async fn compare(&mut self, listed: Listed) {
+        if kind::entry(listed.key.kind).is_none_or(|entry| !entry.is_monitored) {
+            return;
+        }
         let Some(node) = self.environment.graph.node(listed.key) else { return };
         let known = node.snapshot();
         let same = known.fingerprint == Some(listed.fingerprint);

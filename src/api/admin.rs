@@ -23,7 +23,8 @@ use crate::identity::acl::{Endpoint, Operation, Scope};
 use crate::model::ids::{Key, Kind, RegionId, parse_uuid};
 use crate::model::record::CorruptRecord;
 use crate::supervision::inspection::{
-    ACTORS_PAGE_MAX, ActorPage, Inspection, OperatorVerb, QuarantinedActor, SimulatedAdmin, VerbError,
+    ACTORS_PAGE_MAX, ActorPage, Inspection, ORPHANS_PAGE_MAX, OperatorVerb, OrphanPage, QuarantinedActor,
+    SimulatedAdmin, VerbError,
 };
 
 type Tree = Extension<Arc<dyn Inspection>>;
@@ -37,6 +38,7 @@ pub fn router(api: &Shared, inspection: Arc<dyn Inspection>, metrics: Option<Pro
         .route("/admin/v1/tree", get(tree))
         .route("/admin/v1/edges", get(edges))
         .route("/admin/v1/quarantine", get(quarantine))
+        .route("/admin/v1/orphans", get(orphans))
         .route("/admin/v1/simulated/{regionId}/inventory", get(inventory))
         .route("/admin/v1/simulated/{regionId}/calls", get(calls))
         .route("/admin/v1/simulated/{regionId}/faults", post(inject).delete(clear))
@@ -64,6 +66,12 @@ fn key_from(kind: &str, id: &str) -> Result<Key, ApiError> {
     let kind: Kind = kind.parse().map_err(|_| ApiError::invalid_element())?;
     let id = parse_uuid(id).map_err(|_| ApiError::invalid_element())?;
     Ok(Key::new(kind, id))
+}
+
+/// `region/kind/id`.
+fn placed_key_of(text: &str) -> Result<(RegionId, Key), ApiError> {
+    let (region, key) = text.split_once('/').ok_or_else(ApiError::invalid_element)?;
+    Ok((region.parse().map_err(|_| ApiError::invalid_element())?, key_of(key)?))
 }
 
 fn path_key(path: &PathElements) -> Result<Key, ApiError> {
@@ -143,6 +151,23 @@ async fn quarantine(
     may(&caller, Operation::Read)?;
     let records = api.store.quarantined().await?.into_iter().map(UnreadableRecord::from).collect();
     Ok(Json(Quarantine { actors: inspection.quarantine().await, records }).into_response())
+}
+
+/// What clouds hold of ours that no record owns; `?region=<id>&after=<region>/<kind>/<id>&limit=100`.
+async fn orphans(
+    Authenticated(caller): Authenticated,
+    Extension(inspection): Tree,
+    query: QueryElements,
+) -> Result<Response, ApiError> {
+    may(&caller, Operation::Read)?;
+    query.only(&["region", "after", "limit"])?;
+    let limit = query.value::<usize>("limit")?.unwrap_or(ORPHANS_PAGE_MAX);
+    if !(1..=ORPHANS_PAGE_MAX).contains(&limit) {
+        return Err(ApiError::invalid_element());
+    }
+    let after = query.value::<String>("after")?.map(|text| placed_key_of(&text)).transpose()?;
+    let page = OrphanPage { region: query.value("region")?, after, limit };
+    Ok(Json(inspection.orphans(page).await).into_response())
 }
 
 async fn verb(

@@ -85,6 +85,12 @@ pub struct BootstrapFile {
     pub admin_url: String,
 }
 
+/// Where it is.
+#[must_use]
+pub fn path(directory: &Path) -> PathBuf {
+    directory.join(FILE_NAME)
+}
+
 /// Where the listeners can be reached.
 #[derive(Clone, Debug)]
 pub struct Urls {
@@ -119,7 +125,7 @@ pub async fn bootstrap(
     directory: &Path,
     urls: &Urls,
 ) -> Result<Outcome, BootstrapError> {
-    let path = directory.join(FILE_NAME);
+    let path = path(directory);
     let at = |source| BootstrapError::File { path: path.clone(), source };
     if let Some(text) = files::read_if_present(&path).map_err(at)? {
         let file: BootstrapFile = serde_json::from_slice(&text)
@@ -297,7 +303,7 @@ impl Maker<'_> {
 /// What to type next, in lines that work when pasted.
 #[must_use]
 pub fn next_steps(file: &BootstrapFile, directory: &Path) -> String {
-    let path = directory.join(FILE_NAME);
+    let path = path(directory);
     let region = file.region_id.map(|id| id.to_string()).unwrap_or_default();
     let user = match file.user_token {
         Some(_) => "\nThe token above may do everything; userToken in that file is a plain user's of the project.\n",

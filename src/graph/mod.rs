@@ -28,6 +28,7 @@ use tokio::task::JoinHandle;
 use uuid::Uuid;
 
 use crate::model::ids::{Key, Kind, RegionId};
+use crate::model::orphan::Orphan;
 use crate::model::record::Record;
 use completions::Completions;
 use message::Message;
@@ -230,6 +231,9 @@ impl Node {
     }
 }
 
+/// By region and kind, in the order of keys.
+type Orphans = BTreeMap<(RegionId, Kind), Vec<Orphan>>;
+
 /// The registry. Cheap to clone; all clones are one.
 #[derive(Clone)]
 pub struct Graph {
@@ -238,6 +242,8 @@ pub struct Graph {
     on_cloud: Arc<Mutex<BTreeSet<(RegionId, Key)>>>,
     /// The regions that nobody has been able to look at for a while.
     unobserved: Arc<Mutex<BTreeSet<RegionId>>>,
+    /// What the clouds hold of ours that no record owns, as the last look at everything of a kind saw it.
+    orphans: Arc<Mutex<Orphans>>,
     timers: Timers,
     completions: Completions,
 }
@@ -257,6 +263,7 @@ impl Graph {
             nodes,
             on_cloud: Arc::default(),
             unobserved: Arc::default(),
+            orphans: Arc::default(),
             timers,
             completions: Completions::default(),
         }
@@ -319,6 +326,23 @@ impl Graph {
     #[must_use]
     pub fn is_unobserved(&self, region: RegionId) -> bool {
         locked(&self.unobserved).contains(&region)
+    }
+
+    /// Notes what nobody owns of a kind in a region's cloud; tells whether that is news.
+    pub fn note_orphans(&self, region: RegionId, kind: Kind, found: Vec<Orphan>) -> bool {
+        let mut orphans = locked(&self.orphans);
+        let before = orphans.entry((region, kind)).or_default();
+        let is_news = *before != found;
+        *before = found;
+        is_news
+    }
+
+    /// What nobody owns, by region and key.
+    #[must_use]
+    pub fn orphans(&self, of: Option<RegionId>) -> Vec<(RegionId, Orphan)> {
+        let orphans = locked(&self.orphans);
+        let wanted = orphans.iter().filter(|((region, _), _)| of.is_none_or(|of| of == *region));
+        wanted.flat_map(|((region, _), found)| found.iter().map(|orphan| (*region, *orphan))).collect()
     }
 
     /// At most `limit` of those that wait for a region's cloud, in the order of keys, from the first one after `after`

@@ -47,6 +47,14 @@ pub struct IdentityDetail {
     /// What a cloud that spreads servers calls those of this principal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_group: Option<ProviderServerGroupId>,
+    /// The operator's reset with which rights and quotas were last set.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub resets: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// An SSH key pair in OpenSSH's forms.

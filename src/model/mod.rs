@@ -25,6 +25,7 @@ pub mod network;
 pub mod openstack;
 pub mod operation;
 pub mod organization;
+pub mod orphan;
 pub mod projection;
 pub mod quota;
 pub mod rebuild;

@@ -26,6 +26,8 @@ pub struct OpenstackSettings {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_file: Option<String>,
     #[serde(default)]
+    pub isolation: Isolation,
+    #[serde(default)]
     pub identity: OpenstackIdentitySettings,
     #[serde(default)]
     pub compute: OpenstackComputeSettings,
@@ -46,6 +48,28 @@ pub enum CredentialSource {
     /// The variables `<prefix>DOMAIN_ID`, `<prefix>USER_ID`, `<prefix>PASSWORD` and `<prefix>PROJECT_ID`.
     Environment(String),
     CloudsYaml(CloudsYaml),
+}
+
+/// What keeps tenants apart in the cloud. It cannot be changed while the region has principals.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Isolation {
+    /// A project and a user of the cloud for each principal: the cloud itself keeps them apart.
+    #[default]
+    Principal,
+    /// Nothing but names: everything lies in the one project of the credentials. Weaker, for clouds that give us no
+    /// domain.
+    Project,
+}
+
+impl Isolation {
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Principal => "principal",
+            Self::Project => "project",
+        }
+    }
 }
 
 /// An entry of a `clouds.yaml`.
@@ -79,6 +103,9 @@ impl Interface {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct OpenstackIdentitySettings {
+    /// The id of the domain that principals are made in, where the credentials do not say it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub domain: Option<String>,
     /// The roles that every principal has in its project.
     #[serde(default = "default_cluster_roles")]
     pub cluster_roles: Vec<String>,
@@ -86,7 +113,7 @@ pub struct OpenstackIdentitySettings {
 
 impl Default for OpenstackIdentitySettings {
     fn default() -> Self {
-        Self { cluster_roles: default_cluster_roles() }
+        Self { domain: None, cluster_roles: default_cluster_roles() }
     }
 }
 
@@ -281,6 +308,24 @@ pub enum InvalidOpenstackSettings {
 }
 
 impl OpenstackSettings {
+    /// A cloud of which nothing is said but how to get in.
+    #[must_use]
+    pub fn with_credentials(credentials: CredentialSource) -> Self {
+        Self {
+            endpoint: None,
+            credentials,
+            region_name: None,
+            interface: None,
+            ca_file: None,
+            isolation: Isolation::default(),
+            identity: OpenstackIdentitySettings::default(),
+            compute: OpenstackComputeSettings::default(),
+            image: OpenstackImageSettings::default(),
+            network: OpenstackNetworkSettings::default(),
+            block_storage: OpenstackBlockStorageSettings::default(),
+        }
+    }
+
     pub fn validate(&self) -> Result<(), InvalidOpenstackSettings> {
         match (&self.endpoint, &self.credentials) {
             (None, CredentialSource::CloudsYaml(_)) => {}
@@ -332,6 +377,7 @@ mod tests {
         assert_eq!(settings.compute.server_group_policy, ServerGroupPolicy::SoftAntiAffinity);
         assert!(settings.block_storage.volume_classes.ids.is_empty(), "nothing is offered unless it is named");
         assert_eq!(settings.interface.unwrap_or_default(), Interface::Public);
+        assert_eq!(settings.isolation, Isolation::Principal);
     }
 
     #[test]

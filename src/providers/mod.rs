@@ -87,6 +87,8 @@ pub struct IdentityRequest {
     pub incarnation: Incarnation,
     pub organization: OrganizationId,
     pub project: ProjectId,
+    /// How often an operator has reset it: with each, what it may do is set again.
+    pub resets: u64,
     /// What is on record of it.
     pub detail: IdentityDetail,
 }
@@ -594,6 +596,11 @@ pub trait Provider: Send + Sync {
 
     /// The storage system that the region's files come from.
     fn file_storage(&self) -> Option<&dyn FileStorageProvisioner> {
+        None
+    }
+
+    /// The command with which an operator takes away, by hand, what this cloud holds of a resource.
+    fn removal(&self, _key: Key) -> Option<String> {
         None
     }
 

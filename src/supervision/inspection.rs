@@ -16,6 +16,34 @@ use crate::model::ids::{Key, Kind, RegionId};
 /// The most actors that one answer lists: a page an operator can read, and a bounded answer whatever the tree holds.
 pub const ACTORS_PAGE_MAX: usize = 500;
 
+/// The most orphans that one answer lists.
+pub const ORPHANS_PAGE_MAX: usize = 500;
+
+/// A bounded piece of the list of orphans, in ascending order of region, kind and id.
+#[derive(Clone, Copy, Debug)]
+pub struct OrphanPage {
+    pub region: Option<RegionId>,
+    pub after: Option<(RegionId, Key)>,
+    pub limit: usize,
+}
+
+/// An object of a cloud that carries our marks and that no record owns.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OrphanView {
+    pub region: RegionId,
+    pub kind: Kind,
+    pub id: Uuid,
+    pub incarnation: Uuid,
+    /// `no-record`, or `another-life`: the record under this id was made later.
+    pub why: String,
+    /// When it was first seen so, since the process was started.
+    pub since: Timestamp,
+    /// What takes it away by hand, where the provider knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub removal: Option<String>,
+}
+
 /// A bounded piece of the list of actors, in ascending order of kind and id.
 #[derive(Clone, Copy, Debug)]
 pub struct ActorPage {
@@ -190,6 +218,8 @@ pub trait Inspection: Send + Sync {
     async fn edges(&self, of: Option<Key>) -> Vec<EdgeView>;
     async fn verb(&self, key: Key, verb: OperatorVerb) -> Result<(), VerbError>;
     async fn quarantine(&self) -> Vec<QuarantinedActor>;
+    /// As the monitors saw it last; nothing of a region that could not be looked at twice yet.
+    async fn orphans(&self, page: OrphanPage) -> Vec<OrphanView>;
     /// `None` for a region that is not simulated, or not there.
     async fn simulated(&self, region: RegionId) -> Option<Arc<dyn SimulatedAdmin>>;
 }

@@ -7,8 +7,8 @@ use async_trait::async_trait;
 
 use super::branch::BranchMessage;
 use super::inspection::{
-    ActorDetail, ActorEvent, ActorPage, ActorSummary, EdgeType, EdgeView, Inspection, OperatorVerb, QuarantinedActor,
-    SimulatedAdmin, TreeNode, VerbError,
+    ActorDetail, ActorEvent, ActorPage, ActorSummary, EdgeType, EdgeView, Inspection, OperatorVerb, OrphanPage,
+    OrphanView, QuarantinedActor, SimulatedAdmin, TreeNode, VerbError,
 };
 use super::regions::Regions;
 use super::tree::Tree;
@@ -19,6 +19,7 @@ use crate::graph::snapshot::{Phase, Snapshot};
 use crate::model::edge::Holder;
 use crate::model::ids::{Key, Kind, RegionId};
 use crate::model::metadata::Metadata;
+use crate::model::orphan::{Orphan, Stray};
 use crate::store::{Batch, Refusal, StoreError, Write};
 
 /// How many children of one node the tree shows. A person reads a screenful; the list of actors has the rest.
@@ -80,6 +81,20 @@ impl Inspector {
             edges.push(edge(EdgeType::Subscription, &waiter, &key, &key.to_string()));
         }
         Ok(edges)
+    }
+
+    fn orphan(&self, region: RegionId, orphan: Orphan) -> OrphanView {
+        let Stray { key, incarnation, why } = orphan.stray;
+        let removal = self.environment.clouds.get(region).and_then(|provider| provider.removal(key));
+        OrphanView {
+            region,
+            kind: key.kind,
+            id: key.id,
+            incarnation: incarnation.0,
+            why: why.word().to_owned(),
+            since: orphan.since,
+            removal,
+        }
     }
 
     /// Changes what operators may change of a resource, whoever else is writing.
@@ -252,6 +267,14 @@ impl Inspection for Inspector {
                 }
             })
             .collect()
+    }
+
+    async fn orphans(&self, page: OrphanPage) -> Vec<OrphanView> {
+        let orphans = self.environment.graph.orphans(page.region);
+        let is_later =
+            |(region, orphan): &(RegionId, Orphan)| page.after.is_none_or(|after| (*region, orphan.stray.key) > after);
+        let shown = orphans.into_iter().filter(is_later).take(page.limit);
+        shown.map(|(region, orphan)| self.orphan(region, orphan)).collect()
     }
 
     async fn simulated(&self, region: RegionId) -> Option<Arc<dyn SimulatedAdmin>> {

@@ -86,8 +86,14 @@ async fn a_simulated_cloud_conforms() {
         class: VOLUME_CLASS_STANDARD,
     };
     let Subject { organization, project, identity, incarnation, network, .. } = subject;
-    let principal =
-        IdentityRequest { id: identity, incarnation, organization, project, detail: IdentityDetail::default() };
+    let principal = IdentityRequest {
+        id: identity,
+        incarnation,
+        organization,
+        project,
+        resets: 0,
+        detail: IdentityDetail::default(),
+    };
     provider.converge_identity(&subject.context(), &principal).await.expect("a principal");
     let prefix = Prefix::parse("192.168.0.0/24").expect("a prefix");
     let spec = NetworkSpec { prefix, reservations: None, dns_nameservers: vec![], routes: None };

@@ -9,8 +9,8 @@ use regent::identity::acl::{Acl, Endpoint, Operation, Permission};
 use regent::model::condition::Conditions;
 use regent::model::ids::{Key, Kind, RegionId};
 use regent::supervision::inspection::{
-    ActorDetail, ActorPage, ActorSummary, EdgeType, EdgeView, Inspection, InvalidFault, OperatorVerb, QuarantinedActor,
-    SimulatedAdmin, TreeNode, VerbError,
+    ActorDetail, ActorPage, ActorSummary, EdgeType, EdgeView, Inspection, InvalidFault, OperatorVerb, OrphanPage,
+    OrphanView, QuarantinedActor, SimulatedAdmin, TreeNode, VerbError,
 };
 use reqwest::{Method, Response, StatusCode};
 use serde_json::{Value, json};
@@ -100,6 +100,18 @@ impl Inspection for Fixed {
     async fn quarantine(&self) -> Vec<QuarantinedActor> {
         vec![]
     }
+    async fn orphans(&self, page: OrphanPage) -> Vec<OrphanView> {
+        let shown = |(region, key): (RegionId, Key)| OrphanView {
+            region,
+            kind: key.kind,
+            id: key.id,
+            incarnation: Uuid::nil(),
+            why: "no-record".to_owned(),
+            since: jiff::Timestamp::UNIX_EPOCH,
+            removal: page.region.map(|region| format!("{} of {region}", page.limit)),
+        };
+        page.after.into_iter().map(shown).collect()
+    }
     async fn simulated(&self, region: RegionId) -> Option<Arc<dyn SimulatedAdmin>> {
         (region == SIMULATED).then(|| Arc::clone(&self.cloud) as _)
     }
@@ -159,6 +171,25 @@ async fn operators_see_actors_tree_edges_and_quarantine() {
 }
 
 #[tokio::test]
+async fn operators_see_what_no_record_owns() {
+    let operator = Operator::start().await;
+    let get = async |path: &str| expect(operator.send(Method::GET, path, None).await, StatusCode::OK).await;
+    assert_eq!(get("/orphans").await, json!([]));
+    let asked = format!("/orphans?region={SIMULATED}&after={SIMULATED}/{KNOWN}&limit=7");
+    let orphan = json!({
+        "region": SIMULATED, "kind": "network", "id": KNOWN.id, "incarnation": Uuid::nil(), "why": "no-record",
+        "since": "1970-01-01T00:00:00Z", "removal": format!("7 of {SIMULATED}"),
+    });
+    assert_eq!(get(&asked).await, json!([orphan]));
+    for path in
+        ["/orphans?region=x", "/orphans?limit=0", "/orphans?limit=501", "/orphans?after=network/x", "/orphans?x=1"]
+    {
+        let response = operator.send(Method::GET, path, None).await;
+        expect_error(response, StatusCode::BAD_REQUEST, "invalid_request").await;
+    }
+}
+
+#[tokio::test]
 async fn every_verb_reaches_its_actor() {
     let operator = Operator::start().await;
     for verb in OperatorVerb::ALL {
@@ -200,7 +231,7 @@ async fn only_operators_are_answered_and_readers_only_read() {
     let mut acl = Acl::default();
     acl.global.insert(Permission { endpoint: Endpoint::Admin, operation: Operation::Read });
     let reader = operator.world.bearer_of("reader", acl);
-    let reads = ["/actors", "/tree", "/edges", "/quarantine"].map(str::to_owned);
+    let reads = ["/actors", "/tree", "/edges", "/quarantine", "/orphans"].map(str::to_owned);
     let region = format!("/simulated/{SIMULATED}");
     let reads =
         reads.into_iter().chain([format!("/actors/{KNOWN}"), format!("{region}/inventory"), format!("{region}/calls")]);

@@ -27,6 +27,7 @@ async fn principal(world: &World) -> String {
         credential: Some(Credential { id: "credential".to_owned(), secret: seal("hunter2: \"x\"") }),
         key_pair: Some(KeyPair { public_key: "ssh-ed25519 x".to_owned(), private_key: seal("hunter3") }),
         server_group: None,
+        resets: 0,
     };
     let status = Write::Status {
         key,

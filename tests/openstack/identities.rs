@@ -2,6 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
+use regent::model::ids::Kind;
 use regent::providers::openstack::names;
 use regent::providers::{Deletion, Provider, ProviderError};
 use serde_json::json;
@@ -35,7 +36,17 @@ async fn a_principal_is_made_once_kept_as_it_is_and_unmade() {
     let (_, quotas) = admin.call("GET", "compute", &format!("os-quota-sets/{project}"), None).await;
     assert_eq!(quotas["quota_set"]["instances"], -1);
 
+    let notes = world.notes();
+    let context = world.context(&notes);
+    let only = [world.identity.0];
+    let listed = async || {
+        let page = world.provider.list(&context, Kind::Identity, Some(&only), None).await.expect("a list").fact;
+        page.items.into_iter().map(|listed| (listed.key, listed.incarnation)).collect::<Vec<_>>()
+    };
+    assert_eq!(listed().await, [(world.identity.key(), world.incarnation)], "so that it is missed by nobody unseen");
+
     world.no_principal().await;
+    assert_eq!(listed().await, []);
     for path in [format!("projects/{project}"), format!("users/{user}")] {
         assert_eq!(admin.call("GET", "identity", &path, None).await.0, 404, "{path}");
     }
@@ -144,5 +155,54 @@ async fn the_principal_of_another_life_is_not_touched() {
     let deleted = world.provider.delete_identity(&context, &successor).await;
     assert_eq!(deleted, Ok(Deletion::Absent), "nothing is there of that life");
     world.principal().await;
+    world.no_principal().await;
+}
+
+#[tokio::test]
+async fn an_operators_reset_sets_roles_and_quotas_again_and_keeps_the_credential() {
+    let world = World::new().await;
+    let admin = world.facts.admin().await;
+    let made = world.principal().await;
+    let (project, user) = (made.project.clone().expect("a project").0, made.user.clone().expect("a user").0);
+    let quotas = format!("quotas/{project}");
+    let limited = json!({ "quota": { "network": 1 } });
+    assert_eq!(admin.call("PUT", "network", &quotas, Some(limited)).await.0, 200);
+    let roles = admin.list("identity", "roles?name=load-balancer_member", "roles").await;
+    let role = format!("projects/{project}/users/{user}/roles/{}", id(&roles[0]));
+    let has_role = async || admin.call("HEAD", "identity", &role, None).await.0 == 204;
+    let limit = async || admin.call("GET", "network", &quotas, None).await.1["quota"]["network"].clone();
+
+    // What the cloud's own people changed is theirs.
+    world.principal().await;
+    assert_eq!(limit().await, 1);
+    let mut request = world.identity_request();
+    request.resets = 1;
+    let notes = world.notes();
+    let context = world.context(&notes);
+    let reset = world.provider.converge_identity(&context, &request).await.expect("reset").fact;
+    assert_eq!(limit().await, -1);
+    assert!(has_role().await);
+    assert_eq!((&reset.credential, reset.resets), (&made.credential, 1));
+    let calls = world.calls();
+    request.detail = reset;
+    world.provider.converge_identity(&context, &request).await.expect("as it was");
+    assert_eq!(world.changes_since(calls), [], "once for each reset");
+    world.no_principal().await;
+}
+
+#[tokio::test]
+async fn a_project_that_owns_images_is_not_taken_away() {
+    let world = World::new().await;
+    let admin = world.facts.admin().await;
+    let project = world.principal().await.project.expect("a project").0;
+    let body = json!({ "owner": project, "container_format": "bare", "disk_format": "raw", "name": "left" });
+    let (status, image) = admin.call("POST", "image", "v2/images", Some(body)).await;
+    assert_eq!(status, 201, "{image}");
+    let notes = world.notes();
+    let context = world.context(&notes);
+    let refused = world.provider.delete_identity(&context, &world.identity_request()).await;
+    assert!(matches!(&refused, Err(ProviderError::Conflict(words)) if words.contains("1 images")), "{refused:?}");
+    assert_eq!(world.principal().await.project.expect("a project").0, project, "nothing of it was taken away");
+    assert_eq!(admin.call("DELETE", "image", &format!("v2/images/{}", id(&image)), None).await.0, 204);
     world.no_principal().await;
 }

@@ -13,8 +13,10 @@ mod lists;
 mod load_balancers;
 mod machines;
 mod networks;
+mod region_check;
 mod security_groups;
 mod servers;
+mod shared_project;
 mod transport;
 mod volumes;
 mod whole;
@@ -35,7 +37,6 @@ use regent::model::openstack::OpenstackSettings;
 use regent::model::record::Document;
 use regent::model::sealed::{EnvelopeKey, SealError, Sealed};
 use regent::model::security_group::{SecurityGroupDetail, SecurityGroupSpec};
-use regent::providers::openstack::transport::Secret;
 use regent::providers::openstack::{OpenstackProvider, Principal, Principals};
 use regent::providers::pool::{CallRecord, Pool, PoolSettings};
 use regent::providers::{
@@ -59,13 +60,7 @@ struct Records {
 #[async_trait]
 impl Principals for Records {
     async fn find(&self, id: IdentityId) -> ProviderResult<Arc<Principal>> {
-        let detail = self.identity(id);
-        let (Some(project), Some(user), Some(credential)) = (detail.project, detail.user, detail.credential) else {
-            return Err(ProviderError::PrincipalMissing);
-        };
-        let secret = Secret::new(self.envelope.open(&credential.secret)?);
-        let server_group = detail.server_group;
-        Ok(Arc::new(Principal { project, user, credential: credential.id, secret, server_group }))
+        Ok(Arc::new(Principal::on_record(self.identity(id), &self.envelope)?))
     }
 
     async fn of(&self, _: Key) -> ProviderResult<Option<IdentityId>> {
@@ -225,6 +220,7 @@ impl World {
             incarnation: self.incarnation,
             organization: self.organization,
             project: self.project,
+            resets: 0,
             detail: self.records.identity(self.identity),
         }
     }

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use super::credentials::{Credentials, Keyring, Stamp, stamp};
 use super::principals::Principal;
-use super::transport::{CallError, Client, Cloud, Login, Proof, Scope, Selection};
+use super::transport::{CallError, Client, Cloud, Login, Scope, Selection};
 use crate::model::ids::ProviderProjectId;
-use crate::model::openstack::OpenstackSettings;
+use crate::model::openstack::{Interface, OpenstackSettings};
 
 /// In whose name a call is made, and where.
 #[derive(Clone, Debug)]
@@ -47,6 +47,13 @@ impl Acting {
     }
 }
 
+/// What the credentials say beside who the account is.
+pub struct Said {
+    pub names_domain: bool,
+    pub region: Option<String>,
+    pub interface: Interface,
+}
+
 pub struct Connection {
     settings: OpenstackSettings,
     keyring: Keyring,
@@ -72,15 +79,31 @@ impl Connection {
     pub fn client(&self, acting: &Acting) -> Result<Client, CallError> {
         let credentials = self.keyring.current()?;
         let cloud = self.cloud(&credentials)?;
-        let password = || Proof::Password { user: credentials.user.clone(), password: credentials.password.clone() };
         let login = match acting {
-            Acting::Manager => Login { proof: password(), scope: Scope::Domain(credentials.domain.clone()) },
-            Acting::Observer => Login { proof: password(), scope: Scope::Project(credentials.project.clone()) },
-            Acting::Steward(project) => Login { proof: password(), scope: Scope::project(project) },
-            Acting::Principal(principal) => principal.login(),
+            Acting::Manager => credentials.to_domain(self.settings.identity.domain.as_deref())?,
+            Acting::Observer => credentials.to_own_project()?,
+            Acting::Steward(project) => credentials.to_project(project, self.settings.isolation)?,
+            Acting::Principal(principal) => match principal.login() {
+                Some(login) => login,
+                None => credentials.to_project(&principal.project, self.settings.isolation)?,
+            },
             Acting::User(login) => login.as_ref().clone(),
         };
         Ok(Client::new(cloud, login))
+    }
+
+    /// A client for what needs no log-in.
+    pub fn nowhere(&self) -> Result<Client, CallError> {
+        let credentials = self.keyring.current()?;
+        let login = Login { proof: credentials.proof.clone(), scope: Scope::OfCredential };
+        Ok(Client::new(self.cloud(&credentials)?, login))
+    }
+
+    /// What the credentials say, once they can be read.
+    pub fn said(&self) -> Result<Said, CallError> {
+        let credentials = self.keyring.current()?;
+        let Selection { region, interface } = self.making(&credentials)?.selection;
+        Ok(Said { names_domain: credentials.domain.is_some(), region, interface })
     }
 
     /// The settings come first, then what a `clouds.yaml` says.

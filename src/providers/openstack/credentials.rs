@@ -12,8 +12,9 @@ use std::time::Duration;
 use tokio::time::Instant;
 use yaml_rust2::{Yaml, YamlLoader};
 
-use super::transport::{CallError, Reference, Secret};
-use crate::model::openstack::{CloudsYaml, CredentialSource, Interface};
+use super::transport::{CallError, Login, Proof, Reference, Scope, Secret};
+use crate::model::ids::ProviderProjectId;
+use crate::model::openstack::{CloudsYaml, CredentialSource, Interface, Isolation};
 
 /// How often it is looked whether the files have changed: soon enough for a rotation, and no stat for each call.
 const CHECKED_EVERY: Duration = Duration::from_secs(1);
@@ -24,12 +25,11 @@ const KEYS: [&str; 4] = ["domain-id", "user-id", "password", "project-id"];
 /// What lets us in, and what a `clouds.yaml` says beside it.
 #[derive(Clone, Debug)]
 pub struct Credentials {
-    pub user: Reference,
-    pub password: Secret,
-    /// The domain in which principals are made.
-    pub domain: Reference,
-    /// The project from which the cloud's offers are looked at.
-    pub project: Reference,
+    pub proof: Proof,
+    /// The domain in which principals are made, if it is said.
+    pub domain: Option<Reference>,
+    /// The project from which the cloud's offers are looked at, if it is said. An application credential knows its own.
+    pub project: Option<Reference>,
     pub endpoint: Option<String>,
     pub region_name: Option<String>,
     pub interface: Option<Interface>,
@@ -47,8 +47,50 @@ pub enum NoCredentials {
     Missing(String),
     #[error("the cloud {0} is not in the clouds.yaml")]
     NoSuchCloud(String),
-    #[error("an application credential is bound to one project, and cannot make others: a password is needed")]
+    #[error(
+        "an application credential is bound to one project, and cannot make others: a password is needed, or the \
+         weaker isolation = \"project\""
+    )]
     Bound,
+}
+
+impl From<NoCredentials> for CallError {
+    fn from(error: NoCredentials) -> Self {
+        Self::Credentials(error.to_string())
+    }
+}
+
+impl Credentials {
+    /// To the domain that principals are made in.
+    pub fn to_domain(&self, configured: Option<&str>) -> Result<Login, NoCredentials> {
+        if matches!(self.proof, Proof::ApplicationCredential { .. }) {
+            return Err(NoCredentials::Bound);
+        }
+        let domain = configured.map(|id| Reference::Id(id.to_owned())).or_else(|| self.domain.clone());
+        let domain = domain.ok_or_else(|| NoCredentials::Missing("the domain".to_owned()))?;
+        Ok(Login { proof: self.proof.clone(), scope: Scope::Domain(domain) })
+    }
+
+    /// To the account's own project.
+    pub fn to_own_project(&self) -> Result<Login, NoCredentials> {
+        let scope = match (&self.proof, &self.project) {
+            (Proof::ApplicationCredential { .. }, _) => Scope::OfCredential,
+            (_, Some(project)) => Scope::Project(project.clone()),
+            (_, None) => return Err(NoCredentials::Missing("the project".to_owned())),
+        };
+        Ok(Login { proof: self.proof.clone(), scope })
+    }
+
+    /// To the project of a principal. Where all of them share one, an application credential is in it already; anywhere
+    /// else it would look for things where they are not.
+    pub fn to_project(&self, project: &ProviderProjectId, isolation: Isolation) -> Result<Login, NoCredentials> {
+        let scope = match (&self.proof, isolation) {
+            (Proof::ApplicationCredential { .. }, Isolation::Project) => Scope::OfCredential,
+            (Proof::ApplicationCredential { .. }, Isolation::Principal) => return Err(NoCredentials::Bound),
+            (Proof::Password { .. }, _) => Scope::project(project),
+        };
+        Ok(Login { proof: self.proof.clone(), scope })
+    }
 }
 
 /// Where credentials come from, and what was read there last.
@@ -157,11 +199,11 @@ fn plain(value: impl Fn(&str) -> Option<String>, prefix: &str) -> Result<Credent
     let shown = |key: &str| if prefix.is_empty() { key.to_owned() } else { variable(prefix, key) };
     let needed =
         |key: &str| value(key).filter(|text| !text.is_empty()).ok_or_else(|| NoCredentials::Missing(shown(key)));
+    let (user, password) = (Reference::Id(needed(KEYS[1])?), Secret::new(needed(KEYS[2])?));
     Ok(Credentials {
-        domain: Reference::Id(needed(KEYS[0])?),
-        user: Reference::Id(needed(KEYS[1])?),
-        password: Secret::new(needed(KEYS[2])?),
-        project: Reference::Id(needed(KEYS[3])?),
+        proof: Proof::Password { user, password },
+        domain: value(KEYS[0]).filter(|text| !text.is_empty()).map(Reference::Id),
+        project: Some(Reference::Id(needed(KEYS[3])?)),
         endpoint: None,
         region_name: None,
         interface: None,
@@ -177,9 +219,6 @@ fn of_clouds_yaml(text: &str, entry: &CloudsYaml) -> Result<Credentials, NoCrede
         return Err(NoCredentials::NoSuchCloud(entry.cloud.clone()));
     }
     let auth = &cloud["auth"];
-    if !auth["application_credential_id"].is_badvalue() || !auth["application_credential_name"].is_badvalue() {
-        return Err(NoCredentials::Bound);
-    }
     let missing = |what: &str| NoCredentials::Missing(format!("auth.{what} of the cloud {}", entry.cloud));
     let domain_of = |kind: &str| named(auth, &format!("{kind}_domain_")).or_else(|| named(auth, "domain_"));
     let in_domain = |id: &str, name: &str, kind: &str| {
@@ -187,12 +226,19 @@ fn of_clouds_yaml(text: &str, entry: &CloudsYaml) -> Result<Credentials, NoCrede
         let by_name = || Some(Reference::NameIn(word(&auth[name])?, Box::new(domain_of(kind)?)));
         by_id.or_else(by_name)
     };
+    let proof = if let Some(id) = word(&auth["application_credential_id"]) {
+        let secret = word(&auth["application_credential_secret"]);
+        let secret = Secret::new(secret.ok_or_else(|| missing("application_credential_secret"))?);
+        Proof::ApplicationCredential { id, secret }
+    } else {
+        let user = in_domain("user_id", "username", "user").ok_or_else(|| missing("user_id"))?;
+        Proof::Password { user, password: Secret::new(word(&auth["password"]).ok_or_else(|| missing("password"))?) }
+    };
     Ok(Credentials {
-        user: in_domain("user_id", "username", "user").ok_or_else(|| missing("user_id"))?,
-        password: Secret::new(word(&auth["password"]).ok_or_else(|| missing("password"))?),
+        proof,
         // Principals are made in the domain that the entry names; failing that, in the user's own.
-        domain: named(auth, "domain_").or_else(|| domain_of("user")).ok_or_else(|| missing("domain_id"))?,
-        project: in_domain("project_id", "project_name", "project").ok_or_else(|| missing("project_id"))?,
+        domain: named(auth, "domain_").or_else(|| domain_of("user")),
+        project: in_domain("project_id", "project_name", "project"),
         endpoint: Some(word(&auth["auth_url"]).ok_or_else(|| missing("auth_url"))?),
         region_name: word(&cloud["region_name"]),
         interface: word(&cloud["interface"]).and_then(|text| interface(&text)),
@@ -236,18 +282,25 @@ mod tests {
         folder
     }
 
+    fn password(credentials: &Credentials) -> &str {
+        match &credentials.proof {
+            Proof::Password { password, .. } => password.reveal(),
+            Proof::ApplicationCredential { .. } => panic!("not a password"),
+        }
+    }
+
     #[tokio::test(start_paused = true)]
     async fn what_has_changed_is_read_again_and_what_makes_no_sense_is_not_used() {
         let path = folder("credentials").join("account.toml");
         std::fs::write(&path, GOOD).expect("written");
         let keyring = Keyring::new(CredentialSource::File(path.to_string_lossy().into_owned()));
-        assert_eq!(keyring.current().expect("read").password.reveal(), "hunter2");
-        for (text, password) in
+        assert_eq!(password(&keyring.current().expect("read")), "hunter2");
+        for (text, expected) in
             [(GOOD.replace("hunter2", "hunter-three"), "hunter-three"), ("?".to_owned(), "hunter-three")]
         {
             std::fs::write(&path, text).expect("written");
             tokio::time::advance(CHECKED_EVERY * 2).await;
-            assert_eq!(keyring.current().expect("held").password.reveal(), password);
+            assert_eq!(password(&keyring.current().expect("held")), expected);
         }
     }
 
@@ -258,7 +311,7 @@ mod tests {
             std::fs::write(folder.join(key), value).expect("written");
         }
         let source = CredentialSource::File(folder.to_string_lossy().into_owned());
-        assert_eq!(source.read().expect("read").password.reveal(), "hunter2");
+        assert_eq!(password(&source.read().expect("read")), "hunter2");
         std::fs::remove_file(folder.join("user-id")).expect("removed");
         assert_eq!(source.read().expect_err("missing"), NoCredentials::Missing("user-id".to_owned()));
     }
@@ -283,12 +336,18 @@ clouds:
         let entry = |cloud: &str| CloudsYaml { file: "f".to_owned(), cloud: cloud.to_owned() };
         let read = of_clouds_yaml(text, &entry("north")).expect("good");
         let managed = Reference::Name("managed".to_owned());
-        assert_eq!(read.user, Reference::NameIn("regent".to_owned(), Box::new(managed.clone())));
-        assert_eq!(read.domain, managed);
+        let regent = Reference::NameIn("regent".to_owned(), Box::new(managed.clone()));
+        assert!(matches!(&read.proof, Proof::Password { user, .. } if *user == regent));
+        assert_eq!(read.domain, Some(managed));
         assert_eq!(read.region_name.as_deref(), Some("RegionOne"));
         assert_eq!(read.interface, Some(Interface::Internal));
         assert!(!format!("{read:?}").contains("hunter2"));
-        assert_eq!(of_clouds_yaml(text, &entry("bound")).expect_err("bound"), NoCredentials::Bound);
+        let bound = of_clouds_yaml(text, &entry("bound")).expect("good for one project");
+        assert_eq!(bound.to_domain(Some("d")).expect_err("bound"), NoCredentials::Bound);
+        assert_eq!(bound.to_own_project().expect("its own").scope, Scope::OfCredential);
+        let elsewhere = ProviderProjectId("p".to_owned());
+        assert_eq!(bound.to_project(&elsewhere, Isolation::Principal).expect_err("bound"), NoCredentials::Bound);
+        assert!(bound.to_project(&elsewhere, Isolation::Project).is_ok());
         let gone = of_clouds_yaml(text, &entry("south")).expect_err("gone");
         assert_eq!(gone, NoCredentials::NoSuchCloud("south".to_owned()));
     }

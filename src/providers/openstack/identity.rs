@@ -10,7 +10,9 @@
 //! the user gets a new password, which nobody keeps, and logs in with it to revoke the old credential and have another.
 //!
 //! Roles and quotas are set while nobody has logged in yet, and not again: what the cloud's own people change later is
-//! theirs.
+//! theirs, until an operator resets the principal.
+//!
+//! Images outlive what they were made from, in the project that they were made in: while there are some, it stays.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,6 +24,7 @@ use openstack_sdk_compute::v2::quota_set::set_257 as set_compute_quota;
 use openstack_sdk_compute::v2::server_group::{
     create_264 as create_group, delete as delete_group, list_20 as list_groups,
 };
+use openstack_sdk_core::types::ServiceType;
 use openstack_sdk_identity::v3::project::user::role::set as assign_role;
 use openstack_sdk_identity::v3::project::{
     create as create_project, delete as delete_project, get as get_project, list as list_projects,
@@ -37,22 +40,26 @@ use openstack_sdk_identity::v3::user::{
 use openstack_sdk_network::v2::quota::set as set_network_quota;
 use openstack_sdk_network::v2::security_group::{delete as delete_security_group, list as list_security_groups};
 use serde::Deserialize;
+use uuid::Uuid;
 
+use super::asking::Ask;
 use super::connection::Acting;
 use super::names::{self, Claim};
-use super::principals::Principal;
+use super::principals::{Access, Principal};
 use super::session::{Removals, Session, at_most_one, flat, incomplete, on};
+use super::shared_project::moved;
 use super::transport::{Login, Proof, Reference, Scope, Secret};
 use crate::model::identity::{Credential, IdentityDetail, KeyPair};
-use crate::model::ids::{ProviderProjectId, ProviderServerGroupId, ProviderUserId};
-use crate::model::openstack::ServerGroupPolicy;
+use crate::model::ids::{IdentityId, ProviderProjectId, ProviderServerGroupId, ProviderUserId};
+use crate::model::openstack::{Isolation, ServerGroupPolicy};
 use crate::model::record::Document;
+use crate::providers::call::Fact;
 use crate::providers::pool::Service;
 use crate::providers::ssh_key_pair::SshKeyPair;
-use crate::providers::{Deletion, IdentityRequest, Observed, ProviderError, ProviderResult, Sequence};
+use crate::providers::{Deletion, IdentityRequest, Listed, Listing, Observed, ProviderError, ProviderResult, Sequence};
 
 /// What the service account is in every principal's project.
-const STEWARD_ROLE: &str = "manager";
+pub(super) const STEWARD_ROLE: &str = "manager";
 
 /// No limit: how much a tenant may have is decided here, and not by the cloud.
 const UNLIMITED: i32 = -1;
@@ -79,9 +86,15 @@ struct UserBody {
 
 /// Something with an id and a name.
 #[derive(Clone, Debug, Deserialize)]
-struct Named {
-    id: String,
-    name: String,
+pub(super) struct Named {
+    pub id: String,
+    pub name: String,
+}
+
+#[derive(Clone, Deserialize)]
+struct ImageLine {
+    #[serde(default)]
+    owner: String,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -91,7 +104,7 @@ struct CredentialBody {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-struct KeyBody {
+pub(super) struct KeyBody {
     public_key: String,
 }
 
@@ -110,8 +123,11 @@ struct Account {
 
 impl Session<'_> {
     pub async fn converge_identity(&self, request: &IdentityRequest) -> ProviderResult<Observed<IdentityDetail>> {
+        if self.provider.settings.isolation == Isolation::Project {
+            return self.converge_shared(request).await;
+        }
         let mut detail = request.detail.clone();
-        let account = self.account().await?;
+        let account = self.account_of(request).await?;
         let view = self.look_at_identity(request, &account).await?;
 
         let project = self.converge_project(request, &account, view.project).await?;
@@ -132,13 +148,17 @@ impl Session<'_> {
         Ok(Observed { sequence: view.sequence, fact: detail })
     }
 
-    async fn note(&self, detail: &IdentityDetail) -> ProviderResult<()> {
+    pub(super) async fn note(&self, detail: &IdentityDetail) -> ProviderResult<()> {
         Ok(self.context.ledger.note(Document::of(detail)).await?)
     }
 
-    async fn account(&self) -> ProviderResult<Account> {
+    /// Who makes and unmakes a principal. One whose user is the account itself is none that was made.
+    async fn account_of(&self, request: &IdentityRequest) -> ProviderResult<Account> {
         let grant = self.grant(&Acting::Manager).await?;
         let domain = grant.domain.ok_or(ProviderError::Unauthorized)?;
+        if request.detail.user.as_ref().is_some_and(|user| user.0 == grant.user) {
+            return Err(moved());
+        }
         Ok(Account { user: grant.user, domain })
     }
 
@@ -268,38 +288,60 @@ impl Session<'_> {
             return Err(ProviderError::Inconsistent("a part that should have been made is not known".to_owned()));
         };
         let steward = Acting::Steward(project.clone());
-        if detail.credential.is_some() && self.is_let_in(&steward).await? {
-            match self.principal(request.id).await {
-                Ok(principal) if self.is_let_in(&Acting::Principal(Arc::clone(&principal))).await? => {
-                    return Ok(principal);
-                }
-                Ok(_) | Err(ProviderError::PrincipalMissing) => {}
-                Err(error) => return Err(error),
-            }
+        let is_reset = request.resets > detail.resets;
+        if !is_reset && let Some(principal) = self.is_inside(request, &steward, detail).await? {
+            return Ok(principal);
         }
         let roles = self.roles().await?;
         self.assign(&roles, &project, &ProviderUserId(account.user.clone()), [STEWARD_ROLE]).await?;
         self.lift_quotas(&steward, &project).await?;
         let cluster_roles = &self.provider.settings.identity.cluster_roles;
         self.assign(&roles, &project, &user, cluster_roles.iter().map(String::as_str)).await?;
+        if is_reset {
+            detail.resets = request.resets;
+            self.note(detail).await?;
+            if let Some(principal) = self.is_inside(request, &steward, detail).await? {
+                return Ok(principal);
+            }
+        }
         let acting = self.acting_as_user(&project, &user, password).await?;
         let credential = self.reissue_credential(request, &acting, &user).await?;
         let secret = Secret::new(credential.secret);
         let sealed = self.context.ledger.seal(secret.reveal())?;
         detail.credential = Some(Credential { id: credential.id.clone(), secret: sealed });
         self.note(detail).await?;
-        let server_group = detail.server_group.clone();
-        Ok(Arc::new(Principal { project, user, credential: credential.id, secret, server_group }))
+        let (access, server_group) = (Access::Credential { id: credential.id, secret }, detail.server_group.clone());
+        Ok(Arc::new(Principal { project, user, access, server_group }))
     }
 
-    async fn roles(&self) -> ProviderResult<BTreeMap<String, String>> {
+    /// The principal, if both it and the service account can log in.
+    async fn is_inside(
+        &self,
+        request: &IdentityRequest,
+        steward: &Acting,
+        detail: &IdentityDetail,
+    ) -> ProviderResult<Option<Arc<Principal>>> {
+        if detail.credential.is_none() || !self.is_let_in(steward).await? {
+            return Ok(None);
+        }
+        match self.principal(request.id).await {
+            Ok(principal) => {
+                let is_let_in = self.is_let_in(&Acting::Principal(Arc::clone(&principal))).await?;
+                Ok(is_let_in.then_some(principal))
+            }
+            Err(ProviderError::PrincipalMissing) => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    pub(super) async fn roles(&self) -> ProviderResult<BTreeMap<String, String>> {
         let endpoint = list_roles::Request::builder().build();
         let listed: Vec<Named> =
             self.read(&Acting::Manager, on(Service::Identity, "list-roles", ""), endpoint).await?.fact;
         Ok(listed.into_iter().map(|role| (role.name, role.id)).collect())
     }
 
-    async fn assign(
+    pub(super) async fn assign(
         &self,
         roles: &BTreeMap<String, String>,
         project: &ProviderProjectId,
@@ -321,6 +363,12 @@ impl Session<'_> {
     }
 
     async fn lift_quotas(&self, steward: &Acting, project: &ProviderProjectId) -> ProviderResult<()> {
+        self.lift_compute_quota(steward, project).await?;
+        self.lift_network_quota(steward, project).await?;
+        self.lift_storage_quota(steward, project).await
+    }
+
+    pub(super) async fn lift_compute_quota(&self, steward: &Acting, project: &ProviderProjectId) -> ProviderResult<()> {
         let quota = set_compute_quota::QuotaSetBuilder::default()
             .instances(UNLIMITED)
             .cores(UNLIMITED)
@@ -331,7 +379,10 @@ impl Session<'_> {
             .server_group_members(UNLIMITED)
             .build();
         let request = |quota| set_compute_quota::Request::builder().id(project.0.clone()).quota_set(quota).build();
-        self.order(steward, on(Service::Compute, "set-quotas", project), flat(quota.map(request))).await?;
+        self.order(steward, on(Service::Compute, "set-quotas", project), flat(quota.map(request))).await
+    }
+
+    pub(super) async fn lift_network_quota(&self, steward: &Acting, project: &ProviderProjectId) -> ProviderResult<()> {
         let quota = set_network_quota::QuotaBuilder::default()
             .network(UNLIMITED)
             .subnet(UNLIMITED)
@@ -344,7 +395,10 @@ impl Session<'_> {
             .subnetpool(UNLIMITED)
             .build();
         let request = |quota| set_network_quota::Request::builder().id(project.0.clone()).quota(quota).build();
-        self.order(steward, on(Service::Network, "set-quotas", project), flat(quota.map(request))).await?;
+        self.order(steward, on(Service::Network, "set-quotas", project), flat(quota.map(request))).await
+    }
+
+    pub(super) async fn lift_storage_quota(&self, steward: &Acting, project: &ProviderProjectId) -> ProviderResult<()> {
         let storage =
             ["volumes", "gigabytes", "snapshots", "backups", "backup_gigabytes", "per_volume_gigabytes", "groups"];
         let quota = storage.into_iter().map(|name| (name, serde_json::json!(UNLIMITED)));
@@ -414,7 +468,7 @@ impl Session<'_> {
 
     /// A key that is registered and is not the one on record is somebody else's, or one whose record was lost: nobody
     /// is to get in with it.
-    async fn converge_key_pair(
+    pub(super) async fn converge_key_pair(
         &self,
         request: &IdentityRequest,
         principal: &Arc<Principal>,
@@ -430,15 +484,15 @@ impl Session<'_> {
         }
         let wanted = detail.key_pair.as_ref().map(|pair| pair.public_key.clone()).unwrap_or_default();
         let acting = Acting::Principal(Arc::clone(principal));
-        let registered = self.look_at_key_pair(&acting, principal).await?;
+        let registered = self.look_at_key_pair(&acting, request.id, principal).await?;
         if registered.as_ref().is_some_and(|key| is_same_key(&key.public_key, &wanted)) {
             return Ok(());
         }
         if registered.is_some() {
-            self.take_key_pair_away(&acting, principal).await?;
+            self.take_key_pair_away(&acting, request.id, principal).await?;
         }
         let body = create_key::KeypairBuilder::default()
-            .name(names::KEY_PAIR)
+            .name(self.key_pair_name(request.id))
             .public_key(wanted)
             ._type(create_key::Type::Ssh)
             .build();
@@ -446,18 +500,37 @@ impl Session<'_> {
         self.order(&acting, on(Service::Compute, "create-key-pair", &principal.user), endpoint).await
     }
 
-    async fn look_at_key_pair(&self, acting: &Acting, principal: &Principal) -> ProviderResult<Option<KeyBody>> {
-        let endpoint = get_key::Request::builder().id(names::KEY_PAIR).build();
-        let seen = self.look(acting, on(Service::Compute, "get-key-pair", &principal.user), endpoint).await?;
+    /// A user of its own has one key pair; where all share one, each has the principal's id behind it.
+    pub(super) fn key_pair_name(&self, id: IdentityId) -> String {
+        match self.provider.settings.isolation {
+            Isolation::Principal => names::KEY_PAIR.to_owned(),
+            Isolation::Project => names::shared_key_pair(id),
+        }
+    }
+
+    pub(super) async fn look_at_key_pair(
+        &self,
+        acting: &Acting,
+        id: IdentityId,
+        principal: &Principal,
+    ) -> ProviderResult<Option<KeyBody>> {
+        let name = self.key_pair_name(id);
+        let operation = on(Service::Compute, "get-key-pair", format!("{name} of {}", principal.user));
+        let seen = self.look(acting, operation, get_key::Request::builder().id(name).build()).await?;
         Ok(seen.map(|seen| seen.fact))
     }
 
-    async fn take_key_pair_away(&self, acting: &Acting, principal: &Principal) -> ProviderResult<()> {
-        let endpoint = delete_key::Request::builder().id(names::KEY_PAIR).build();
+    pub(super) async fn take_key_pair_away(
+        &self,
+        acting: &Acting,
+        id: IdentityId,
+        principal: &Principal,
+    ) -> ProviderResult<()> {
+        let endpoint = delete_key::Request::builder().id(self.key_pair_name(id)).build();
         self.take_away(acting, on(Service::Compute, "delete-key-pair", &principal.user), endpoint).await
     }
 
-    async fn converge_server_group(
+    pub(super) async fn converge_server_group(
         &self,
         request: &IdentityRequest,
         principal: &Arc<Principal>,
@@ -494,7 +567,7 @@ impl Session<'_> {
     }
 
     /// In order, so that each pass finds the same one first.
-    async fn server_groups(
+    pub(super) async fn server_groups(
         &self,
         acting: &Acting,
         request: &IdentityRequest,
@@ -508,15 +581,34 @@ impl Session<'_> {
         Ok(groups)
     }
 
+    /// The projects of the domain that carry one of our names, in one read. What carries no mark is not ours yet.
+    pub async fn list_identities(&self, only: Option<&[Uuid]>) -> ProviderResult<Observed<Listing<Listed>>> {
+        if self.provider.settings.isolation == Isolation::Project {
+            return Err(ProviderError::Unsupported("lists of principals that share a project"));
+        }
+        let domain = self.grant(&Acting::Manager).await?.domain.ok_or(ProviderError::Unauthorized)?;
+        let endpoint = list_projects::Request::builder().domain_id(domain).build();
+        let operation = on(Service::Identity, "list-principals", "");
+        let seen: Observed<Vec<ProjectBody>> = self.read_alone(&Acting::Manager, operation, endpoint).await?;
+        let is_asked_for = |listed: &Listed| only.is_none_or(|only| only.contains(&listed.key.id));
+        let items = seen.fact.iter().filter_map(|project| listed(project, seen.sequence)).filter(is_asked_for);
+        let fact = Listing { items: items.collect(), next: None, unsure: Vec::new() };
+        Ok(Observed { sequence: seen.sequence, fact })
+    }
+
     /// Takes away everything, each part whether or not the others are there, whatever is on record (B3).
     pub async fn delete_identity(&self, request: &IdentityRequest) -> ProviderResult<Deletion> {
-        let account = self.account().await?;
+        if self.provider.settings.isolation == Isolation::Project {
+            return self.delete_shared(request).await;
+        }
+        let account = self.account_of(request).await?;
         let view = self.look_at_identity(request, &account).await?;
         if view.project.is_none() && view.user.is_none() {
             return Ok(Deletion::Absent);
         }
         let mut removals = Removals::default();
         if let Some(project) = view.project.as_ref().map(|project| ProviderProjectId(project.id.clone())) {
+            self.refuse_if_images_are_left(&project).await?;
             if let Some(user) = view.user.as_ref().map(|user| ProviderUserId(user.id.clone())) {
                 removals.add(self.forget_key_pair(request, &account, &project, user).await)?;
             }
@@ -535,6 +627,21 @@ impl Session<'_> {
         removals.end()?;
         let left = self.look_at_identity(request, &account).await?;
         Ok(if left.project.is_none() && left.user.is_none() { Deletion::Absent } else { Deletion::Underway })
+    }
+
+    /// Glance does not hear of a project's end: its images would be left to nobody, and nobody could take them away.
+    async fn refuse_if_images_are_left(&self, project: &ProviderProjectId) -> ProviderResult<()> {
+        let steward = Acting::Steward(project.clone());
+        if !self.is_let_in(&steward).await? {
+            return Ok(());
+        }
+        let ask = Ask::get(ServiceType::Image, "images".to_owned()).with("owner", project.0.clone());
+        let operation = on(Service::Image, "find-images-of-project", project);
+        let images: Vec<ImageLine> = self.read(&steward, operation, ask.within("images").build()).await?.fact;
+        match images.iter().filter(|image| image.owner == project.0).count() {
+            0 => Ok(()),
+            count => Err(ProviderError::Conflict(format!("the principal's project still owns {count} images"))),
+        }
     }
 
     /// Key pairs outlive their user, and only the user can take them away: so it is let in once more if need be. One
@@ -563,10 +670,10 @@ impl Session<'_> {
             Err(error) => return Err(error),
         };
         let acting = Acting::Principal(Arc::clone(&principal));
-        if self.look_at_key_pair(&acting, &principal).await?.is_none() {
+        if self.look_at_key_pair(&acting, request.id, &principal).await?.is_none() {
             return Ok(());
         }
-        self.take_key_pair_away(&acting, &principal).await
+        self.take_key_pair_away(&acting, request.id, &principal).await
     }
 
     /// What a project leaves behind in other services, which do not hear of its end.
@@ -610,6 +717,15 @@ fn unless_forbidden<T>(seen: ProviderResult<Option<Observed<T>>>) -> ProviderRes
         Err(ProviderError::Unauthorized) => Ok(None),
         Err(error) => Err(error),
     }
+}
+
+/// A list shows of a principal only where it is.
+fn listed(project: &ProjectBody, sequence: Sequence) -> Option<Listed> {
+    let id = names::id_in(&project.name, names::PRINCIPAL_PREFIX)?;
+    let incarnation = project.tags.iter().find_map(|tag| names::incarnation_in(tag))?;
+    let detail = IdentityDetail { project: Some(ProviderProjectId(project.id.clone())), ..IdentityDetail::default() };
+    let fact = Fact::Identity(Observed { sequence, fact: detail });
+    Some(Listed { key: IdentityId(id).key(), incarnation, fingerprint: 0, fact })
 }
 
 fn claim(project: &ProjectBody, request: &IdentityRequest) -> Claim {

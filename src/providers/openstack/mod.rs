@@ -6,6 +6,7 @@
 //! that are never stored ([`connection`], [`credentials`]).
 
 mod asking;
+pub mod check;
 mod connection;
 mod credentials;
 mod doubles;
@@ -26,6 +27,7 @@ mod security_group_plan;
 mod server;
 mod server_plan;
 mod session;
+mod shared_project;
 pub mod transport;
 mod volume;
 mod volume_plan;
@@ -36,8 +38,8 @@ use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::model::identity::IdentityDetail;
-use crate::model::ids::{FlavorId, ImageId, Kind, RegionId, ServerId};
-use crate::model::openstack::OpenstackSettings;
+use crate::model::ids::{FlavorId, ImageId, Key, Kind, RegionId, ServerId};
+use crate::model::openstack::{Isolation, OpenstackSettings};
 use crate::providers::image_schema::{Reported, SigningKey};
 use crate::providers::pool::Pool;
 use crate::providers::types::{ExternalNetwork, Flavor, Image, VolumeClass};
@@ -50,7 +52,7 @@ use connection::Connection;
 use listing::Sweeps;
 
 pub use connection::Acting;
-pub use principals::{Principal, Principals, StoredPrincipals};
+pub use principals::{Access, Principal, Principals, StoredPrincipals};
 use session::Session;
 
 /// One region on an OpenStack cloud.
@@ -80,6 +82,9 @@ impl OpenstackProvider {
         settings.validate().map_err(|error| error.to_string())?;
         let signing_key = settings.image.signing_key.as_deref().map(SigningKey::from_pem).transpose();
         let signing_key = signing_key.map_err(|error| error.to_string())?;
+        if settings.isolation == Isolation::Project {
+            tracing::warn!(%region, "all tenants of the region share one project of its cloud; nothing but names keeps them apart");
+        }
         let connection = Connection::new(settings.clone());
         Ok(Self {
             region,
@@ -169,6 +174,10 @@ impl Provider for OpenstackProvider {
         after: Option<&str>,
     ) -> ProviderResult<Observed<Listing<Listed>>> {
         self.session(context).list(kind, only, after).await
+    }
+
+    fn removal(&self, key: Key) -> Option<String> {
+        names::removal(key, self.settings.identity.domain.as_deref())
     }
 
     async fn converge_server(

@@ -8,11 +8,17 @@
 use uuid::Uuid;
 
 use crate::model::ids::{
-    IdentityId, Incarnation, LoadBalancerId, NetworkId, OrganizationId, ProjectId, SecurityGroupId, ServerId,
+    IdentityId, Incarnation, Key, Kind, LoadBalancerId, NetworkId, OrganizationId, ProjectId, SecurityGroupId, ServerId,
 };
 
 /// The key pair that servers without a certificate authority accept; each principal's user has one of this name.
 pub const KEY_PAIR: &str = "unikorn-openstack-provider";
+
+/// The same, where the users of all principals are one.
+#[must_use]
+pub fn shared_key_pair(id: IdentityId) -> String {
+    format!("{KEY_PAIR}-{id}")
+}
 
 pub const NETWORK_DESCRIPTION: &str = "unikorn managed provider network";
 pub const RULE_DESCRIPTION: &str = "unikorn managed security group rule";
@@ -62,6 +68,30 @@ pub fn of_listener(id: LoadBalancerId, listener: &str, part: &str) -> String {
 #[must_use]
 pub fn id_in(name: &str, prefix: &str) -> Option<Uuid> {
     name.strip_prefix(prefix).and_then(|rest| crate::model::ids::parse_uuid(rest).ok())
+}
+
+/// What takes away, by hand, what is named after a resource; `domain` is where principals are made. Servers and volumes
+/// have names that their users gave them.
+#[must_use]
+pub fn removal(key: Key, domain: Option<&str>) -> Option<String> {
+    let (id, domain) = (key.id, domain.unwrap_or("<domain>"));
+    Some(match key.kind {
+        Kind::Identity => {
+            let name = format!("{PRINCIPAL_PREFIX}{id}");
+            format!("openstack user delete --domain {domain} {name}; openstack project delete --domain {domain} {name}")
+        }
+        Kind::Network => {
+            let name = format!("{NETWORK_PREFIX}{id}");
+            format!(
+                "openstack router remove subnet {name} {name}; openstack router delete {name}; \
+                 openstack network delete {name}"
+            )
+        }
+        Kind::SecurityGroup => format!("openstack security group delete {SECURITY_GROUP_PREFIX}{id}"),
+        Kind::LoadBalancer => format!("openstack loadbalancer delete --cascade {LOAD_BALANCER_PREFIX}{id}"),
+        Kind::Image => format!("openstack image delete {id}"),
+        _ => return None,
+    })
 }
 
 /// Whose a project is, for people who look into the cloud.
@@ -127,6 +157,19 @@ mod tests {
         assert_eq!(id_in(&network(NetworkId(id)), NETWORK_PREFIX), Some(id));
         assert_eq!(id_in("network-mine", NETWORK_PREFIX), None);
         assert_eq!(id_in("public", NETWORK_PREFIX), None);
+    }
+
+    #[test]
+    fn what_takes_something_away_names_it() {
+        let id = Uuid::from_u128(7);
+        let command = |kind, domain| removal(Key::new(kind, id), domain).unwrap_or_default();
+        let group = format!("openstack security group delete {}", security_group(SecurityGroupId(id)));
+        assert_eq!(command(Kind::SecurityGroup, None), group);
+        let principal = principal(IdentityId(id));
+        assert!(
+            command(Kind::Identity, Some("d")).ends_with(&format!("openstack project delete --domain d {principal}"))
+        );
+        assert_eq!(command(Kind::Server, None), "", "its name is its user's");
     }
 
     #[test]

@@ -8,34 +8,63 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::transport::{Login, Proof, Scope, Secret};
-use crate::model::identity::Identity;
+use crate::model::identity::{Identity, IdentityDetail};
 use crate::model::ids::{IdentityId, Key, ProviderProjectId, ProviderServerGroupId, ProviderUserId};
 use crate::model::sealed::{EnvelopeKey, Sealed};
 use crate::providers::{ProviderError, ProviderResult};
 use crate::store::Store;
 
-/// A principal that is complete: it can log in.
+/// A principal that has a place in the cloud.
 #[derive(Clone, Debug)]
 pub struct Principal {
     pub project: ProviderProjectId,
     pub user: ProviderUserId,
-    pub credential: String,
-    pub secret: Secret,
+    pub access: Access,
     /// Servers are made in it, so that they lie apart where they can.
     pub server_group: Option<ProviderServerGroupId>,
 }
 
+/// As whom a principal logs in.
+#[derive(Clone, Debug)]
+pub enum Access {
+    /// As itself, with an application credential.
+    Credential { id: String, secret: Secret },
+    /// As the service account: it has no credential of its own, or not yet.
+    Account,
+}
+
 impl Principal {
-    pub(super) fn login(&self) -> Login {
-        let proof = Proof::ApplicationCredential { id: self.credential.clone(), secret: self.secret.clone() };
-        Login { proof, scope: Scope::OfCredential }
+    /// What is on record of it; `PrincipalMissing` while it has no place.
+    pub fn on_record(detail: IdentityDetail, envelope: &EnvelopeKey) -> ProviderResult<Self> {
+        let (Some(project), Some(user)) = (detail.project, detail.user) else {
+            return Err(ProviderError::PrincipalMissing);
+        };
+        let access = match detail.credential {
+            Some(credential) => {
+                let secret = Secret::new(envelope.open(&credential.secret)?);
+                Access::Credential { id: credential.id, secret }
+            }
+            None => Access::Account,
+        };
+        Ok(Self { project, user, access, server_group: detail.server_group })
+    }
+
+    /// With its own credential, if it has one.
+    pub(super) fn login(&self) -> Option<Login> {
+        match &self.access {
+            Access::Credential { id, secret } => {
+                let proof = Proof::ApplicationCredential { id: id.clone(), secret: secret.clone() };
+                Some(Login { proof, scope: Scope::OfCredential })
+            }
+            Access::Account => None,
+        }
     }
 }
 
 /// Where principals are looked up.
 #[async_trait]
 pub trait Principals: Send + Sync {
-    /// `PrincipalMissing` while it is not complete.
+    /// `PrincipalMissing` while it has no place in the cloud.
     async fn find(&self, id: IdentityId) -> ProviderResult<Arc<Principal>>;
     /// Whose a resource is, if there is such a resource.
     async fn of(&self, key: Key) -> ProviderResult<Option<IdentityId>>;
@@ -62,12 +91,7 @@ impl Principals for StoredPrincipals {
         let record = self.store.get(id.key()).await?.ok_or(ProviderError::PrincipalMissing)?;
         let corrupt = |error: crate::model::record::CorruptRecord| ProviderError::Unavailable(error.to_string());
         let detail = record.open::<Identity>().map_err(corrupt)?.detail;
-        let (Some(project), Some(user), Some(credential)) = (detail.project, detail.user, detail.credential) else {
-            return Err(ProviderError::PrincipalMissing);
-        };
-        let secret = Secret::new(self.envelope.open(&credential.secret)?);
-        let server_group = detail.server_group;
-        Ok(Arc::new(Principal { project, user, credential: credential.id, secret, server_group }))
+        Ok(Arc::new(Principal::on_record(detail, &self.envelope)?))
     }
 
     async fn of(&self, key: Key) -> ProviderResult<Option<IdentityId>> {

@@ -307,7 +307,7 @@ impl Session<'_> {
             tags: wanted.tags.clone(),
             user_data: request.user_data.as_ref().map(|data| STANDARD.encode(&data.0)),
             key_name: match spec.resolved_ssh_injection() {
-                SshInjection::IdentityKeypair => Some(names::KEY_PAIR.to_owned()),
+                SshInjection::IdentityKeypair => Some(self.key_pair_name(request.identity)),
                 SshInjection::Ca | SshInjection::None => None,
             },
             host: spec.infrastructure.clone(),

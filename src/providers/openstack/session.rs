@@ -47,9 +47,11 @@ use serde::de::DeserializeOwned;
 
 use super::OpenstackProvider;
 use super::connection::Acting;
-use super::principals::Principal;
+use super::principals::{Access, Principal};
+use super::shared_project::moved;
 use super::transport::{CallError, Client, Grant, provider_error};
 use crate::model::ids::IdentityId;
+use crate::model::openstack::Isolation;
 use crate::providers::pool::{Operation, Service};
 use crate::providers::{CallContext, Observed, ProviderError, ProviderResult};
 
@@ -68,9 +70,21 @@ pub(super) fn on(service: Service, name: &'static str, subject: impl Display) ->
 pub(super) type Built<E, F> = Result<E, F>;
 
 impl Session<'_> {
-    /// The principal that something belongs to; everything of it lies in its project.
+    /// The principal that something belongs to; everything of it lies in its project. One that has no credential yet is
+    /// not whole, unless all act as the service account.
     pub async fn principal(&self, identity: IdentityId) -> ProviderResult<Arc<Principal>> {
-        self.provider.principals.find(identity).await
+        let principal = self.provider.principals.find(identity).await?;
+        match (self.provider.settings.isolation, &principal.access) {
+            (Isolation::Principal, Access::Account) => Err(ProviderError::PrincipalMissing),
+            (Isolation::Principal, Access::Credential { .. }) => Ok(principal),
+            (Isolation::Project, _) => self.shared(principal).await,
+        }
+    }
+
+    /// A principal in the one project that all of them share.
+    async fn shared(&self, principal: Arc<Principal>) -> ProviderResult<Arc<Principal>> {
+        let own = self.grant(&Acting::Observer).await?.project;
+        if own.as_ref() == Some(&principal.project) { Ok(principal) } else { Err(moved()) }
     }
 
     /// Acting as the principal itself.
@@ -185,11 +199,15 @@ impl Session<'_> {
 
     /// What the cloud says of somebody who acts: logs in, if that has not been done.
     pub async fn grant(&self, acting: &Acting) -> ProviderResult<Grant> {
+        Ok(self.observed_grant(acting).await?.fact)
+    }
+
+    pub async fn observed_grant(&self, acting: &Acting) -> ProviderResult<Observed<Grant>> {
         let (client, is_of_principal) = (self.client(acting), acting.is_of_principal());
         let grant =
             async move { client?.grant().await.map_err(|error| meaning(ApiError::client(error), is_of_principal)) };
         let operation = on(Service::Identity, "log-in", acting.place());
-        Ok(self.provider.pool.read(self.context, operation, move || grant.boxed()).await?.fact)
+        self.provider.pool.read(self.context, operation, move || grant.boxed()).await
     }
 
     /// Is somebody let in?

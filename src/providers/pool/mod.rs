@@ -124,6 +124,12 @@ impl Pool {
         Ok(actor)
     }
 
+    /// Starts the actor with nobody above it, for a command that soon ends.
+    pub async fn spawn(&self) -> Result<ActorRef<PoolMessage>, SpawnErr> {
+        let (actor, _task) = Actor::spawn(None, actor::PoolActor, Arc::clone(&self.shared)).await?;
+        Ok(actor)
+    }
+
     /// Reads: joins an identical read of the same tenant that is under way, and stops at once when cancelled.
     pub async fn read<T, F>(
         &self,

@@ -279,6 +279,7 @@ impl Session<'_> {
             Kind::Server => self.list_servers(look).await,
             Kind::Volume => self.list_volumes(look).await,
             Kind::Image => self.list_images(look).await,
+            Kind::Identity => self.list_identities(only).await,
             _ => Err(ProviderError::Unsupported("lists of this kind")),
         }
     }

@@ -26,6 +26,7 @@ use super::super::names;
 use super::super::session::{Session, on};
 use super::{Cursor, Line, Look, Page, SWEEP_MAX};
 use crate::model::ids::{IdentityId, Key, Kind, ProviderProjectId};
+use crate::model::openstack::Isolation;
 use crate::providers::pool::Service;
 use crate::providers::{Observed, ProviderError, ProviderResult};
 
@@ -175,7 +176,11 @@ impl Session<'_> {
     }
 
     /// Does the service show the service account, in its own project, what is everybody's?
-    pub(super) async fn sees_everything(&self, service: Service) -> ProviderResult<bool> {
+    pub(in crate::providers::openstack) async fn sees_everything(&self, service: Service) -> ProviderResult<bool> {
+        // Where all principals share the account's own project, that is everything.
+        if self.provider.settings.isolation == Isolation::Project {
+            return Ok(true);
+        }
         let held = self.sweeps().sights.get(&service).copied();
         if let Some((_, sees)) = held.filter(|(at, _)| at.elapsed() < BELIEVED_FOR) {
             return Ok(sees);

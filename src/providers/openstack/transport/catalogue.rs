@@ -133,12 +133,28 @@ struct VersionLine {
     min_version: Option<String>,
 }
 
+/// The lowest and the highest microversion that a service takes.
+pub type VersionRange = ((u8, u8), (u8, u8));
+
 impl VersionDocument {
+    fn line(&self, major: u8) -> Option<&VersionLine> {
+        let of_major = |line: &&VersionLine| line.id.starts_with(&format!("v{major}"));
+        self.version.iter().chain(&self.versions).find(of_major)
+    }
+
+    /// What the service calls this version of itself.
+    pub(super) fn id(&self, major: u8) -> Option<String> {
+        self.line(major).map(|line| line.id.clone())
+    }
+
+    pub(super) fn range(&self, major: u8) -> Option<VersionRange> {
+        let line = self.line(major)?;
+        Some((parse(line.min_version.as_deref()?)?, parse(line.max_version.as_deref()?)?))
+    }
+
     /// The microversion to speak: the one that we want, or the highest that there is if that is older.
     pub(super) fn negotiated(&self, major: u8, wanted: (u8, u8)) -> Option<(u8, u8)> {
-        let of_major = |line: &&VersionLine| line.id.starts_with(&format!("v{major}"));
-        let line = self.version.iter().chain(&self.versions).find(of_major)?;
-        let (min, max) = (parse(line.min_version.as_deref()?)?, parse(line.max_version.as_deref()?)?);
+        let (min, max) = self.range(major)?;
         (min <= wanted || min <= max).then(|| wanted.min(max).max(min))
     }
 }

@@ -119,12 +119,21 @@ struct TokenBody {
     project: Option<Named>,
     domain: Option<Named>,
     #[serde(default)]
+    roles: Vec<RoleName>,
+    #[serde(default)]
     catalog: Vec<CatalogueEntry>,
 }
 
+/// Something with an id, and the domain that it lies in.
 #[derive(Deserialize)]
 struct Named {
     id: String,
+    domain: Option<Box<Self>>,
+}
+
+#[derive(Deserialize)]
+struct RoleName {
+    name: String,
 }
 
 /// What the cloud has said of a token, the token itself aside.
@@ -133,9 +142,21 @@ pub struct Grant {
     pub user: String,
     pub project: Option<ProviderProjectId>,
     pub domain: Option<String>,
+    /// The domain that the user itself lies in.
+    pub home: Option<String>,
+    /// What the user is there, by name.
+    pub roles: Vec<String>,
     /// The addresses of the services, by their canonical names.
     pub(super) endpoints: BTreeMap<&'static str, reqwest::Url>,
     pub(super) lifetime: Duration,
+}
+
+impl Grant {
+    /// Does the catalogue have this service for us?
+    #[must_use]
+    pub fn has(&self, service: &str) -> bool {
+        self.endpoints.contains_key(service)
+    }
 }
 
 /// How long a token that names no end is believed. Keystone's own default.
@@ -147,6 +168,8 @@ impl TokenAnswer {
         let token = self.token;
         let lifetime = token.expires_at.map(|end| end.duration_since(token.issued_at));
         Grant {
+            home: token.user.domain.map(|domain| domain.id),
+            roles: token.roles.into_iter().map(|role| role.name).collect(),
             user: token.user.id,
             project: token.project.map(|project| ProviderProjectId(project.id)),
             domain: token.domain.map(|domain| domain.id),

@@ -39,7 +39,7 @@ use catalogue::VersionDocument;
 use login::TokenAnswer;
 use tokens::Tokens;
 
-pub use catalogue::Selection;
+pub use catalogue::{CatalogueEntry, Selection, VersionRange, canonical};
 pub(super) use error::provider_error;
 pub use error::{CallError, Refusal};
 pub use login::{Grant, Login, Proof, Reference, Scope};
@@ -172,13 +172,7 @@ impl Cloud {
         if agreed.is_some() {
             return Ok(agreed);
         }
-        let mut headers = HeaderMap::new();
-        headers.insert("x-auth-token", token.header.clone());
-        let answer = self.send(Method::GET, base.clone(), headers, Bytes::new()).await?;
-        if !answer.status().is_success() && answer.status() != StatusCode::MULTIPLE_CHOICES {
-            return Err(CallError::Refused(Refusal::of(answer.status(), answer.headers(), answer.body())));
-        }
-        let document = serde_json::from_slice::<VersionDocument>(answer.body()).ok();
+        let document = self.version_document(base, Some(token)).await?;
         let agreed = document.and_then(|document| document.negotiated(wanted.0, wanted));
         let none = || CallError::Unreachable(format!("{service} says nothing of its microversions"));
         let (major, minor) = agreed.ok_or_else(none)?;
@@ -186,6 +180,19 @@ impl Cloud {
         tracing::debug!(service, %version, "a microversion was agreed");
         self.versions.lock().unwrap_or_else(PoisonError::into_inner).insert(service, version);
         Ok(Some(version))
+    }
+
+    /// What a service says of its versions; `None` if it is something else.
+    async fn version_document(&self, base: &Url, token: Option<&Token>) -> Result<Option<VersionDocument>, CallError> {
+        let mut headers = HeaderMap::new();
+        if let Some(token) = token {
+            headers.insert("x-auth-token", token.header.clone());
+        }
+        let answer = self.send(Method::GET, base.clone(), headers, Bytes::new()).await?;
+        if !answer.status().is_success() && answer.status() != StatusCode::MULTIPLE_CHOICES {
+            return Err(CallError::Refused(Refusal::of(answer.status(), answer.headers(), answer.body())));
+        }
+        Ok(serde_json::from_slice(answer.body()).ok())
     }
 }
 
@@ -227,6 +234,24 @@ impl Client {
     /// What the cloud says of this login: who it is and where. Logs in if need be.
     pub async fn grant(&self) -> Result<Grant, CallError> {
         Ok(self.cloud.token(&self.login, None).await?.grant.clone())
+    }
+
+    /// Which version Keystone is. Needs no log-in.
+    pub async fn greeting(&self) -> Result<String, CallError> {
+        let document = self.cloud.version_document(&self.cloud.keystone, None).await?;
+        let other = || CallError::Unreachable("what answers there is no Keystone of the third version".to_owned());
+        document.and_then(|document| document.id(3)).ok_or_else(other)
+    }
+
+    /// The microversions that a service takes, from and to; `None` where we ask for none of it.
+    pub async fn version_range(&self, service: &'static str) -> Result<Option<VersionRange>, CallError> {
+        let Some((major, _)) = catalogue::wanted_microversion(service) else { return Ok(None) };
+        let token = self.cloud.token(&self.login, None).await?;
+        let missing =
+            || CallError::NoEndpoint { service: service.to_owned(), region: self.cloud.selection.region.clone() };
+        let base = token.grant.endpoints.get(service).ok_or_else(missing)?;
+        let document = self.cloud.version_document(base, Some(&token)).await?;
+        Ok(document.and_then(|document| document.range(major)))
     }
 
     /// Sends with a good token; when that is refused, once more with a new one.

@@ -120,7 +120,15 @@ mod tests {
     }
 
     fn token(number: u32, lifetime: Duration) -> Token {
-        let grant = Grant { user: "u".to_owned(), project: None, domain: None, endpoints: BTreeMap::new(), lifetime };
+        let grant = Grant {
+            user: "u".to_owned(),
+            project: None,
+            domain: None,
+            home: None,
+            roles: Vec::new(),
+            endpoints: BTreeMap::new(),
+            lifetime,
+        };
         Token::new(HeaderValue::from(number), grant, Instant::now())
     }
 

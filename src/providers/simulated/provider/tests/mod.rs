@@ -139,6 +139,7 @@ impl Rig {
             incarnation: self.incarnation,
             organization: OrganizationId(Uuid::from_u128(3)),
             project: ProjectId(Uuid::from_u128(4)),
+            resets: 0,
             detail: self.written.lock().expect("lock").identity.clone(),
         }
     }
