@@ -8,6 +8,7 @@
 mod asking;
 mod connection;
 mod credentials;
+mod doubles;
 mod identity;
 mod image;
 mod image_plan;

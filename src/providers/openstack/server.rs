@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use super::asking::Ask;
 use super::connection::Acting;
+use super::doubles::taken_away;
 use super::names;
 use super::ports::{NewPort, PortOptions};
 use super::server_plan::{self as planning, FlavorNames, NewServer, ServerBody, Sighting, Step, View, Wanted};
@@ -96,8 +97,11 @@ fn pattern(name: &str) -> String {
 impl Session<'_> {
     pub async fn converge_server(&self, request: &ServerRequest) -> ProviderResult<Observed<ServerFact>> {
         let acting = self.principal_of(request.identity).await?;
-        let seen = self.look_at_server(&acting, request, Search::UntilFound).await?;
-        let mut view = seen.fact.consistent()?;
+        // A double comes of an order that was given when there was none yet: once it has started, there are no more.
+        let has_started = request.detail.launched_at.is_some();
+        let search = if has_started { Search::UntilFound } else { Search::Everywhere };
+        let seen = self.look_at_server(&acting, request, search).await?;
+        let mut view = self.only_view(&acting, request, seen.fact).await?;
         if let Some(fault) = view.server.as_ref().and_then(ServerBody::fault) {
             tracing::warn!(server = %request.id, fault, "the cloud says that a server has failed");
         }
@@ -112,6 +116,19 @@ impl Session<'_> {
             self.take_server_step(&acting, request, &wanted, step, &mut view).await?;
         }
         Err(ProviderError::Conflict("the server does not settle".to_owned()))
+    }
+
+    /// What there can be one of each of. Doubles are taken away, and the next pass looks again.
+    async fn only_view(&self, acting: &Acting, request: &ServerRequest, mut seen: Sighting) -> ProviderResult<View> {
+        let detail = &request.detail;
+        let servers = seen.chosen(detail.server.as_ref().map(|id| id.0.as_str()))?;
+        if !servers.doubles.is_empty() {
+            self.take_servers_away(acting, &servers.doubles).await?;
+            return Err(taken_away(&request.id));
+        }
+        let port = self.only_port(acting, seen.ports, detail.port.as_ref().map(|id| id.0.as_str())).await?;
+        let floating_ip = at_most_one(seen.floating_ips, "floating address")?;
+        Ok(View { server: servers.first, port, floating_ip, port_is_stale: seen.port_is_stale })
     }
 
     async fn wanted_server(&self, acting: &Acting, request: &ServerRequest) -> ProviderResult<Wanted> {

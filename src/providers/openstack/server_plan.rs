@@ -19,9 +19,9 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
+use super::doubles::{Chosen, Marked, choose};
 use super::names::{self, Claim};
 use super::ports::{FloatingIpBody, PortBody, PortOptions, nothing_if_null};
-use super::session::at_most_one;
 use crate::model::ids::{
     FlavorId, ImageId, Incarnation, ProviderFloatingIpId, ProviderPortId, ProviderServerId, RegionId, ServerId,
 };
@@ -112,6 +112,16 @@ impl FlavorNames {
         let flavors = servers.iter().map(|server| &server.flavor).filter(|flavor| flavor.id.is_none());
         let names = flavors.filter_map(|flavor| flavor.original_name.as_ref());
         names.filter(|name| !self.0.contains_key(*name)).cloned().collect()
+    }
+}
+
+impl Marked for ServerBody {
+    const WORD: &'static str = "server";
+    fn id(&self) -> &str {
+        &self.id
+    }
+    fn incarnation(&self) -> Option<Incarnation> {
+        Self::incarnation(self)
     }
 }
 
@@ -256,13 +266,11 @@ impl Sighting {
         self.servers.is_empty() && self.ports.is_empty() && self.floating_ips.is_empty()
     }
 
-    pub fn consistent(self) -> ProviderResult<View> {
-        Ok(View {
-            server: at_most_one(self.servers, "server")?,
-            port: at_most_one(self.ports, "port")?,
-            floating_ip: at_most_one(self.floating_ips, "floating address")?,
-            port_is_stale: self.port_is_stale,
-        })
+    /// The machine that has the port, and others that were made on it.
+    pub fn chosen(&mut self, known: Option<&str>) -> ProviderResult<Chosen<ServerBody>> {
+        let ports = &self.ports;
+        let has_port = |server: &ServerBody| ports.iter().any(|port| port.device_id == server.id);
+        choose(std::mem::take(&mut self.servers), known, has_port)
     }
 }
 

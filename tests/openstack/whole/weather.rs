@@ -4,7 +4,6 @@
 //! was asked, which tells what Regent did from what it found done.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::body::Body;
@@ -19,7 +18,7 @@ use crate::openstack::cloud::Admin;
 pub const SERVICES: [&str; 7] =
     ["identity", "compute", "network", "image", "block-storage", "load-balancer", "placement"];
 
-/// How many of those that it throttles, or does not answer, the weather lets through: all but one in so many.
+/// Whom it throttles, or does not answer: one in so many, whoever that is.
 const ONE_IN: usize = 3;
 
 /// The most that is passed on.
@@ -47,7 +46,6 @@ pub struct Weather {
     ways: Mutex<Vec<(String, String)>>,
     asked: Mutex<Vec<(Method, String)>>,
     tokens: Mutex<BTreeSet<String>>,
-    count: AtomicUsize,
 }
 
 impl Weather {
@@ -58,7 +56,6 @@ impl Weather {
             ways: Mutex::default(),
             asked: Mutex::default(),
             tokens: Mutex::default(),
-            count: AtomicUsize::new(0),
         });
         for service in SERVICES {
             let origin = reqwest::Url::parse(&admin.url(service, "")).expect("a url").origin().ascii_serialization();
@@ -103,7 +100,7 @@ impl Weather {
 
     fn mood(&self, service: &str) -> Mood {
         let mood = self.moods.lock().expect("lock").get(service).copied().unwrap_or_default();
-        let is_one = self.count.fetch_add(1, Ordering::Relaxed).is_multiple_of(ONE_IN);
+        let is_one = fastrand::usize(..ONE_IN) == 0;
         match mood {
             Mood::Throttling | Mood::Mute if !is_one => Mood::Fair,
             mood => mood,

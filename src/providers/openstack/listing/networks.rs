@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
 
+use super::super::doubles::Marked as _;
 use super::super::names;
-use super::super::network_plan::{self, NetworkBody, Part, RouterBody, SubnetBody};
+use super::super::network_plan::{self, NetworkBody, RouterBody, SubnetBody};
 use super::super::security_group_plan::{self, GroupBody};
 use super::super::session::Session;
 use super::reach::Place;

@@ -213,6 +213,10 @@ impl Standing<'_> {
     fn listed(&self, server: ServerBody, sequence: Sequence) -> Option<Listed> {
         let id = ServerBody::of(&server)?;
         let port = self.ports.find(id.0, &server.id);
+        // A double: another machine has the port that it was made on. That one is told of, and its actor finds this one.
+        if port.is_some_and(|port| !port.device_id.is_empty() && port.device_id != server.id) {
+            return None;
+        }
         let incarnation = incarnation(&server, port)?;
         let is_of_it = |port: &&PortBody| names::incarnation_in(&port.description).is_none_or(|of| of == incarnation);
         let port = port.filter(is_of_it);
