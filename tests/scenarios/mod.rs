@@ -164,7 +164,8 @@ impl Installation {
         let log = self.folder.0.join("proxy.log");
         let mut process = Process::spawn_program(program, &arguments, "is listening on", &log);
         let line = process.announced().await.expect("starts");
-        *self.base.lock().expect("lock") = line.rsplit(' ').next().expect("an address").trim().to_owned();
+        let address = line.rsplit(' ').next().expect("an address").trim();
+        address.clone_into(&mut self.base.lock().expect("lock"));
         self.proxy = Some(process);
     }
 

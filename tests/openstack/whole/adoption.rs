@@ -65,8 +65,8 @@ async fn make_by_hand(stage: &Stage, asked: &Asked) -> String {
             "regionID": NORTH,
         },
     });
-    let owner = facts.log_in(id(&user), PASSWORD, id(&project)).await;
-    let server = owner.make("compute", "servers", "server", server).await;
+    let tenant = facts.log_in(id(&user), PASSWORD, id(&project)).await;
+    let server = tenant.make("compute", "servers", "server", server).await;
     id(&server).to_owned()
 }
 
@@ -84,7 +84,7 @@ async fn what_is_there_under_the_right_names_is_adopted_and_nothing_is_made_besi
     }
     weather.becomes_everywhere(Mood::Unable);
     let network = stage.asked(NETWORKS, &stage.network("net")).await;
-    let group = stage.asked(GROUPS, &stage.group(&network)).await;
+    let group = stage.asked(GROUPS, &Stage::group(&network)).await;
     let mut body = stage.instance("web", &network, stage.facts.within("images", "tiny"));
     body["spec"]["networking"] = json!({ "securityGroups": [last(&group)] });
     let instance = stage.asked(INSTANCES, &body).await;
@@ -105,7 +105,7 @@ async fn what_is_there_under_the_right_names_is_adopted_and_nothing_is_made_besi
     let doubled = made.iter().filter(|path| MADE_BY_HAND.iter().any(|kind| path.ends_with(kind))).collect::<Vec<_>>();
     assert!(doubled.is_empty(), "{doubled:?}");
     let wires = [of_network(&asked.network), of_group(&asked.group)].concat();
-    stage.holds(&[wires, of_server("web", &asked.server)]).await;
+    stage.holds(&[&wires, &of_server("web", &asked.server)]).await;
     let (status, seen) = stage.admin.call("GET", "compute", &format!("servers/{machine}"), None).await;
     assert_eq!((status, &seen["server"]["status"]), (200, &json!("ACTIVE")));
 

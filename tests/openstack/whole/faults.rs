@@ -63,11 +63,11 @@ async fn whatever_fails_in_the_cloud_everything_comes_in_the_end_and_nothing_twi
     weather.becomes("identity", Mood::Fair);
 
     weather.becomes("network", Mood::Mute);
-    let group = stage.asked(GROUPS, &stage.group(&network)).await;
+    let group = stage.asked(GROUPS, &Stage::group(&network)).await;
     stage.until_provisioned(&network).await;
     stage.until_provisioned(&group).await;
     weather.becomes("network", Mood::Fair);
-    stage.holds(&[of_network(&network), of_group(&group)]).await;
+    stage.holds(&[&of_network(&network), &of_group(&group)]).await;
 
     let mut body = stage.instance("web", &network, stage.facts.within("images", "tiny"));
     body["spec"]["networking"] = json!({ "publicIP": true, "securityGroups": [last(&group)] });
@@ -80,13 +80,13 @@ async fn whatever_fails_in_the_cloud_everything_comes_in_the_end_and_nothing_twi
     let running = stage.until_power(&instance, "Running").await;
     let server = running["status"]["serverId"].as_str().expect("a server").to_owned();
     let volume = stage.asked(VOLUMES, &stage.volume(&network, Some(&server))).await;
-    let balancer = stage.asked(BALANCERS, &stage.balancer(&network, "10.0.1.5")).await;
+    let balancer = stage.asked(BALANCERS, &Stage::balancer(&network, "10.0.1.5")).await;
     for path in [&instance, &volume, &balancer] {
         stage.until_provisioned(path).await;
     }
     assert!(revoke(&stage, &weather).await > 0);
     let wires = [of_network(&network), of_group(&group), of_public_server("web", &server)];
-    stage.holds(&[wires.concat(), of_volume(&volume), of_balancer(&balancer)]).await;
+    stage.holds(&[&wires.concat(), &of_volume(&volume), &of_balancer(&balancer)]).await;
 
     stage.detached(&volume).await;
     for path in [&balancer, &volume, &instance, &group, &network] {

@@ -28,7 +28,7 @@ const LIFE_MS: std::ops::Range<u64> = 200..6000;
 /// Makes everything, looks, and takes everything away.
 async fn act(stage: &Stage) {
     let network = stage.asked(NETWORKS, &stage.network("net")).await;
-    let group = stage.asked(GROUPS, &stage.group(&network)).await;
+    let group = stage.asked(GROUPS, &Stage::group(&network)).await;
     let image = stage.facts.within("images", "tiny");
     let mut public = stage.instance("public", &network, image);
     public["spec"]["networking"] = json!({ "publicIP": true, "securityGroups": [last(&group)] });
@@ -40,7 +40,7 @@ async fn act(stage: &Stage) {
     };
     let servers = [server(&public).await, server(&private).await];
     let volume = stage.asked(VOLUMES, &stage.volume(&network, Some(&servers[0]))).await;
-    let balancer = stage.asked(BALANCERS, &stage.balancer(&network, "10.0.1.5")).await;
+    let balancer = stage.asked(BALANCERS, &Stage::balancer(&network, "10.0.1.5")).await;
     for path in [&network, &group, &public, &private, &volume, &balancer] {
         stage.until_provisioned(path).await;
     }
@@ -54,7 +54,7 @@ async fn act(stage: &Stage) {
         of_volume(&volume),
         of_balancer(&balancer),
     ];
-    stage.holds(&expected).await;
+    stage.holds(&expected.each_ref().map(Vec::as_slice)).await;
     stage.detached(&volume).await;
     for path in [&balancer, &volume] {
         stage.removed(path).await;

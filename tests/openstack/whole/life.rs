@@ -44,8 +44,8 @@ async fn everything_is_made_changed_and_taken_away_and_the_cloud_holds_what_it_s
     stage.holds(&[]).await;
     let network = stage.made(NETWORKS, &stage.network("net")).await;
     let wires = of_network(&network);
-    stage.holds(&[wires.clone()]).await;
-    let group = stage.made(GROUPS, &stage.group(&network)).await;
+    stage.holds(&[&wires]).await;
+    let group = stage.made(GROUPS, &Stage::group(&network)).await;
     let authority = stage.asked(AUTHORITIES, &stage.authority()).await;
     let mut body = stage.instance("web", &network, facts.within("images", "tiny"));
     body["spec"]["sshCertificateAuthorityId"] = json!(last(&authority));
@@ -55,7 +55,7 @@ async fn everything_is_made_changed_and_taken_away_and_the_cloud_holds_what_it_s
     assert!(read["status"]["privateIP"].is_string() && read["status"]["publicIP"].is_string(), "{read}");
     let server = read["status"]["serverId"].as_str().expect("a server");
     let rest = [wires, of_group(&group), of_public_server("web", server)].concat();
-    stage.holds(&[rest.clone()]).await;
+    stage.holds(&[&rest]).await;
     for (verb, word) in
         [("stop", "Stopped"), ("start", "Running"), ("reboot", "Running"), ("reboot?hard=true", "Running")]
     {
@@ -67,20 +67,20 @@ async fn everything_is_made_changed_and_taken_away_and_the_cloud_holds_what_it_s
     stage.until(&format!("{instance}/consolesession"), |answer| answer.status == StatusCode::OK).await;
     changed(&stage, &instance, "imageId", facts.within("images", "tiny-next")).await;
     changed(&stage, &instance, "flavorId", facts.within("flavors", "m1.small")).await;
-    stage.holds(&[rest.clone()]).await;
+    stage.holds(&[&rest]).await;
 
     let volume = stage.made(VOLUMES, &stage.volume(&network, Some(server))).await;
     let attached = regent.get(&volume).await.with(StatusCode::OK);
     assert!(attached["status"]["attachment"]["device"].is_string(), "{attached}");
-    stage.holds(&[rest.clone(), of_volume(&volume)]).await;
+    stage.holds(&[&rest, &of_volume(&volume)]).await;
     stage.detached(&volume).await;
 
     let address = read["status"]["privateIP"].as_str().expect("an address");
-    let balancer = stage.made(BALANCERS, &stage.balancer(&network, address)).await;
+    let balancer = stage.made(BALANCERS, &Stage::balancer(&network, address)).await;
     let reached = regent.get(&balancer).await.with(StatusCode::OK);
     assert!(reached["status"]["vipAddress"].is_string() && reached["status"]["publicIP"].is_string(), "{reached}");
     let rest = [rest, of_volume(&volume), of_balancer(&balancer)].concat();
-    stage.holds(&[rest.clone()]).await;
+    stage.holds(&[&rest]).await;
 
     let named = json!({ "metadata": { "name": "copy" } });
     let image = regent.post(&format!("{instance}/snapshot"), &named).await.with(StatusCode::CREATED);
@@ -92,7 +92,7 @@ async fn everything_is_made_changed_and_taken_away_and_the_cloud_holds_what_it_s
     let copy = stage.made(INSTANCES, &stage.instance("twin", &second, &image)).await;
     let read = stage.until_power(&copy, "Running").await;
     let twin = of_server("twin", read["status"]["serverId"].as_str().expect("a server"));
-    stage.holds(&[rest, of_image("copy"), of_network(&second), twin]).await;
+    stage.holds(&[&rest, &of_image("copy"), &of_network(&second), &twin]).await;
 
     let denied = regent.delete(&network).await.with(StatusCode::FORBIDDEN);
     assert!(denied["error_description"].as_str().is_some_and(|text| text.contains("in use")), "{denied}");
@@ -100,7 +100,7 @@ async fn everything_is_made_changed_and_taken_away_and_the_cloud_holds_what_it_s
     stage.removed(&balancer).await;
     stage.removed(&copy).await;
     stage.removed(&instance).await;
-    stage.holds(&[of_network(&network), of_group(&group), of_image("copy"), of_network(&second)]).await;
+    stage.holds(&[&of_network(&network), &of_group(&group), &of_image("copy"), &of_network(&second)]).await;
     let image = format!("/api/v1/organizations/{organization}/regions/{NORTH}/images/{image}");
     regent.delete(&image).await.with(StatusCode::ACCEPTED);
     stage.until(&images, |answer| answer.body == json!([])).await;

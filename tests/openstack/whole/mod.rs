@@ -132,7 +132,7 @@ impl Stage {
     }
 
     /// Looks until the cloud holds this and nothing else.
-    pub async fn holds(&self, wanted: &[Vec<String>]) {
+    pub async fn holds(&self, wanted: &[&[String]]) {
         let mut wanted = wanted.concat();
         wanted.sort();
         let mut looks = tokio::time::interval(LOOK_PERIOD);
@@ -221,15 +221,16 @@ impl Stage {
         self.until(volume, |answer| answer.body["status"].get("attachment").is_none()).await;
     }
 
-    /// A body with a name, of the region and the project if it says so.
-    pub fn body(&self, name: &str, spec: Value) -> Value {
-        json!({ "metadata": { "name": name }, "spec": spec })
-    }
-
+    /// A body with a name, of the project.
     pub fn placed(&self, name: &str, mut spec: Value) -> Value {
         let start = &self.regent.start;
         spec["organizationId"] = json!(start.organization_id);
         spec["projectId"] = json!(start.project_id);
-        self.body(name, spec)
+        named(name, &spec)
     }
+}
+
+/// A body with a name.
+pub fn named(name: &str, spec: &Value) -> Value {
+    json!({ "metadata": { "name": name }, "spec": spec })
 }

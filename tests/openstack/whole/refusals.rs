@@ -79,7 +79,7 @@ async fn what_the_cloud_refuses_is_told_safely_tried_a_few_times_and_goes_cleanl
     let stage = Stage::on(regent, facts).await;
     let image = demanding_image(&stage).await;
     let network = stage.made(NETWORKS, &stage.network("net")).await;
-    stage.holds(&[of_network(&network)]).await;
+    stage.holds(&[&of_network(&network)]).await;
 
     let mut body = stage.instance("large", &network, stage.facts.within("images", "tiny"));
     body["spec"]["flavorId"] = json!(stage.facts.within("flavors", "m1.impossible"));
@@ -98,13 +98,13 @@ async fn what_the_cloud_refuses_is_told_safely_tried_a_few_times_and_goes_cleanl
     stage.removed(&refused).await;
     let (status, _) = stage.admin.call("DELETE", "image", &format!("v2/images/{image}"), None).await;
     assert_eq!(status, 204);
-    stage.holds(&[of_network(&network)]).await;
+    stage.holds(&[&of_network(&network)]).await;
 
     let small = stage.instance("small", &network, stage.facts.within("images", "tiny"));
     over_quota(&stage, ("compute", "quota_set", "instances", 0), INSTANCES, &small).await;
     over_quota(&stage, ("network", "quota", "port", 1), INSTANCES, &small).await;
     over_quota(&stage, ("block-storage", "quota_set", "volumes", 0), VOLUMES, &stage.volume(&network, None)).await;
-    stage.holds(&[of_network(&network)]).await;
+    stage.holds(&[&of_network(&network)]).await;
     stage.removed(&network).await;
     stage.holds(&[]).await;
     stage.regent.end().await;

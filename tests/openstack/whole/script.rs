@@ -3,7 +3,7 @@
 use regent::providers::openstack::names;
 use serde_json::{Value, json};
 
-use super::Stage;
+use super::{Stage, named};
 use crate::scenarios::{NORTH, last};
 
 pub const NETWORKS: &str = "/api/v2/networks";
@@ -22,9 +22,9 @@ impl Stage {
         self.placed(name, spec)
     }
 
-    pub fn group(&self, network: &str) -> Value {
+    pub fn group(network: &str) -> Value {
         let rule = json!({ "direction": "ingress", "protocol": "tcp", "port": 22, "prefix": "0.0.0.0/0" });
-        self.body("group", json!({ "networkId": last(network), "rules": [rule] }))
+        named("group", &json!({ "networkId": last(network), "rules": [rule] }))
     }
 
     pub fn authority(&self) -> Value {
@@ -45,11 +45,11 @@ impl Stage {
         self.placed("volume", spec)
     }
 
-    pub fn balancer(&self, network: &str, member: &str) -> Value {
+    pub fn balancer(network: &str, member: &str) -> Value {
         let pool = json!({ "members": [{ "address": member, "port": 8080 }], "healthCheck": {
             "intervalSeconds": 5, "timeoutSeconds": 3, "healthyThreshold": 3, "unhealthyThreshold": 3 } });
         let listener = json!({ "name": "web", "protocol": "tcp", "port": 80, "pool": pool });
-        self.body("balancer", json!({ "networkId": last(network), "publicIP": true, "listeners": [listener] }))
+        named("balancer", &json!({ "networkId": last(network), "publicIP": true, "listeners": [listener] }))
     }
 }
 
