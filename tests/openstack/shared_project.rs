@@ -1,5 +1,7 @@
 //! A region whose tenants share one project: everything works, nothing of Keystone is made, nothing is left.
 
+use std::time::Duration;
+
 use regent::model::ambient::Ambient;
 use regent::model::ids::NetworkId;
 use regent::model::network::NetworkDetail;
@@ -56,8 +58,18 @@ impl Lodging {
         let token = answer.headers().get("x-subject-token").expect("a token").clone();
         let body = json!({ "application_credential": { "name": "regent" } });
         let path = format!("{keystone}/users/{}/application_credentials", self.user);
-        let answer = post(path, body).header("x-auth-token", token).send().await.expect("a credential");
-        let body: Value = answer.json().await.expect("a body");
+        let mut tries = 0;
+        let body: Value = loop {
+            let asked = post(path.clone(), body.clone()).header("x-auth-token", token.clone());
+            let answer = asked.send().await.expect("an answer");
+            // Keystone may refuse a role that it has given a moment ago.
+            match answer.status().as_u16() {
+                201 => break answer.json().await.expect("a body"),
+                400 if tries < 10 => tries += 1,
+                status => panic!("{status}: {:?}", answer.text().await),
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        };
         let text = |key: &str| body["application_credential"][key].as_str().expect("a text").to_owned();
         let (id, secret) = (text("id"), text("secret"));
         let auth = format!(
