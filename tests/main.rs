@@ -1,5 +1,6 @@
 //! Whole-system tests, in one binary: a module for each capability.
 
+mod conformance;
 mod docs;
 mod http;
 mod kernel;

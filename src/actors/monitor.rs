@@ -272,8 +272,8 @@ async fn look(environment: &Environment, region: RegionId, scope: &Scope) -> (bo
                 metrics::counter!("regent_monitor_failures_total", "region" => region.to_string()).increment(1);
                 tracing::warn!(%region, %kind, %error, "the monitor could not look at the cloud");
             }
-            Ok(Seen { sequence, present, unknown }) => {
-                for key in expected.into_iter().filter(|key| !present.contains(&key.id)) {
+            Ok(Seen { sequence, spoken_of, unknown }) => {
+                for key in expected.into_iter().filter(|key| !spoken_of.contains(&key.id)) {
                     telling.tell(key, Observation { sequence, sighting: Sighting::Absent }).await;
                 }
                 if matches!(scope, Scope::Everything) {
@@ -329,12 +329,13 @@ fn count_checks(region: RegionId, members: &[Arc<Snapshot>]) {
 /// What a look at a kind has seen.
 struct Seen {
     sequence: Sequence,
-    present: BTreeSet<Uuid>,
+    /// What is there or may be: the rest is absent.
+    spoken_of: BTreeSet<Uuid>,
     /// What no actor knows, or knows as another life's.
     unknown: Vec<(Key, Incarnation)>,
 }
 
-/// Reads everything of a kind, page by page; tells what differs, and returns what is there.
+/// Reads everything of a kind, page by page; tells what differs, and returns what was seen.
 async fn look_at_kind(
     telling: &mut Telling<'_>,
     region: RegionId,
@@ -346,7 +347,7 @@ async fn look_at_kind(
         environment.clouds.get(region).ok_or_else(|| ProviderError::Unavailable("not configured".to_owned()))?;
     let tenant = OrganizationId(Uuid::nil());
     let context = CallContext { tenant, cancelled: environment.stopping.child_token(), ledger: &NothingToNote };
-    let (mut present, mut unknown) = (BTreeSet::new(), Vec::new());
+    let (mut spoken_of, mut unknown) = (BTreeSet::new(), Vec::new());
     let mut first: Option<Sequence> = None;
     let mut after = None;
     loop {
@@ -356,8 +357,9 @@ async fn look_at_kind(
         };
         // The oldest page speaks for all: what was seen since then is newer.
         first = first.or(Some(page.sequence));
+        spoken_of.extend(page.fact.unsure);
         for listed in page.fact.items {
-            present.insert(listed.key.id);
+            spoken_of.insert(listed.key.id);
             if telling.is_unknown(&listed) && unknown.len() < STRAYS_MAX {
                 unknown.push((listed.key, listed.incarnation));
             }
@@ -365,7 +367,7 @@ async fn look_at_kind(
         }
         after = page.fact.next;
         if after.is_none() {
-            return Ok(Seen { sequence: first.unwrap_or_default(), present, unknown });
+            return Ok(Seen { sequence: first.unwrap_or_default(), spoken_of, unknown });
         }
     }
 }

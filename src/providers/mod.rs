@@ -306,6 +306,18 @@ pub struct Listing<T> {
     pub items: Vec<T>,
     /// Ask again with this to go on; `None` at the end.
     pub next: Option<String>,
+    /// Those of the ones asked for that it says nothing of: they may be there although they are not in it. Everything else
+    /// that is on no page is absent.
+    pub unsure: Vec<Uuid>,
+}
+
+impl<T> Listing<T> {
+    /// Nobody was asked, as there is nobody to ask.
+    #[must_use]
+    pub fn nothing() -> Observed<Self> {
+        let fact = Self { items: Vec::new(), next: None, unsure: Vec::new() };
+        Observed { sequence: Sequence::default(), fact }
+    }
 }
 
 /// How far a deletion has come.
@@ -592,7 +604,8 @@ pub trait Provider: Send + Sync {
         None
     }
 
-    /// Everything of a kind that is ours, or `only` those asked for, a page at a time, in one read each.
+    /// Everything of a kind that is ours, or `only` those asked for, a page at a time; never a read for each object. Each is
+    /// told with the fingerprint that a convergence tells as long as nothing has changed.
     async fn list(
         &self,
         _context: &CallContext<'_>,

@@ -77,7 +77,7 @@ use uuid::Uuid;
 
 use cloud::StubCloud;
 
-/// A directory of one test's own, gone when the test is.
+/// A folder that goes when the test has passed, and stays to be looked at when it has not.
 pub struct Folder(pub std::path::PathBuf);
 
 impl Folder {
@@ -90,7 +90,9 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
+        if !std::thread::panicking() {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
     }
 }
 

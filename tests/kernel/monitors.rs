@@ -1,14 +1,26 @@
 //! What changes in the cloud behind our back is noticed, shown and healed, at a cost that grows with pages.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use regent::model::condition::{Axis, Reason, Truth};
-use regent::model::ids::Kind;
+use regent::model::identity::IdentityDetail;
+use regent::model::ids::{Kind, RegionId};
+use regent::model::region::RegionSpec;
 use regent::providers::simulated::engine::backdoor::BackdoorChange;
-use regent::store::memory::MemoryDisk;
+use regent::providers::types::ExternalNetwork;
+use regent::providers::{
+    CallContext, Deletion, IdentityRequest, Listed, Listing, NetworkFact, NetworkRequest, Observed, Provider,
+    ProviderResult,
+};
+use regent::store::memory::{MemoryDisk, Mode};
 use regent::supervision::inspection::{Inspection, OrphanPage};
+use regent::supervision::regions::{CloudFactory, Equipment};
+use uuid::Uuid;
 
 use super::{create, eventually, key, provisioned, world};
+use crate::support::world::World;
 
 #[tokio::test(start_paused = true)]
 async fn an_object_that_vanished_is_reported_within_one_poll_and_made_again() {
@@ -100,9 +112,81 @@ async fn what_no_record_owns_is_shown_after_two_looks_and_left_alone() {
     tokio::time::sleep(world.options.poll_settled * 5).await;
     let networks = handle.inventory().await.expect("books").networks;
     assert_eq!(networks.len(), 2, "it is left alone");
-    let is_lost = |id: Option<uuid::Uuid>| id == Some(lost);
+    let is_lost = |id: Option<Uuid>| id == Some(lost);
     let object = networks.into_iter().find(|network| is_lost(network.marks.map(|marks| marks.id))).expect("there");
     handle.change_directly(BackdoorChange::Delete { id: object.id }).await.expect("deletes");
     eventually("forgotten", async || orphans().await.is_empty()).await;
     provisioned(&life, kept).await;
+}
+
+/// Clouds whose lists show nothing, and say that this means nothing.
+struct Discreet(Arc<dyn CloudFactory>);
+
+struct DiscreetProvider(Arc<dyn Provider>);
+
+impl CloudFactory for Discreet {
+    fn equip(&self, region: RegionId, spec: &RegionSpec) -> Result<Equipment, String> {
+        let equipment = self.0.equip(region, spec)?;
+        Ok(Equipment { provider: Arc::new(DiscreetProvider(equipment.provider)), services: equipment.services })
+    }
+}
+
+#[async_trait]
+impl Provider for DiscreetProvider {
+    fn region(&self) -> RegionId {
+        self.0.region()
+    }
+
+    async fn external_networks(&self, context: &CallContext<'_>) -> ProviderResult<Vec<ExternalNetwork>> {
+        self.0.external_networks(context).await
+    }
+
+    async fn converge_identity(
+        &self,
+        context: &CallContext<'_>,
+        request: &IdentityRequest,
+    ) -> ProviderResult<Observed<IdentityDetail>> {
+        self.0.converge_identity(context, request).await
+    }
+
+    async fn delete_identity(&self, context: &CallContext<'_>, request: &IdentityRequest) -> ProviderResult<Deletion> {
+        self.0.delete_identity(context, request).await
+    }
+
+    async fn converge_network(
+        &self,
+        context: &CallContext<'_>,
+        request: &NetworkRequest,
+    ) -> ProviderResult<Observed<NetworkFact>> {
+        self.0.converge_network(context, request).await
+    }
+
+    async fn delete_network(&self, context: &CallContext<'_>, request: &NetworkRequest) -> ProviderResult<Deletion> {
+        self.0.delete_network(context, request).await
+    }
+
+    async fn list(
+        &self,
+        context: &CallContext<'_>,
+        kind: Kind,
+        only: Option<&[Uuid]>,
+        after: Option<&str>,
+    ) -> ProviderResult<Observed<Listing<Listed>>> {
+        let mut page = self.0.list(context, kind, only, after).await?;
+        page.fact.unsure.extend(page.fact.items.drain(..).map(|listed| listed.key.id));
+        Ok(page)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_list_says_nothing_of_is_not_missed() {
+    let mut world = World::new(1, Mode::Atomic);
+    world.furnish().await;
+    let life = world.begin_life_with(|clouds| Arc::new(Discreet(clouds))).await;
+    let id = create(&world, &life, "quiet", world.regions()[0]).await;
+    provisioned(&life, id).await;
+    let passes = life.store.history(key(id)).await.expect("reads").len();
+    tokio::time::sleep(world.options.poll_settled * 3).await;
+    let history = life.store.history(key(id)).await.expect("reads");
+    assert_eq!(history.len(), passes, "nothing was said: {history:?}");
 }

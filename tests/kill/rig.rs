@@ -7,13 +7,13 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use regent::bootstrap::BootstrapFile;
-use regent::model::ambient::Ambient;
 use regent::model::ids::RegionId;
 use regent::providers::simulated::{Remote, SimulatedHandle};
 use tokio::sync::watch;
 use uuid::Uuid;
 
 use super::reboots::RebootBook;
+use crate::http::Folder;
 use crate::support::process::{Process, tail};
 
 /// How long every call to a cloud takes: long enough that a kill finds some of them on the way.
@@ -25,17 +25,6 @@ const BOOT_DELAY_MS: &str = "200";
 /// More than all clients together ever have networks for, those on their way out included, so that nobody waits for a
 /// number; few enough that each is used many times.
 const VLANS: (u16, u16) = (100, 499);
-
-/// A folder that goes when the test has passed, and stays to be looked at when it has not.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
-    }
-}
 
 /// One of the clouds.
 pub struct Cloud {
@@ -81,9 +70,7 @@ pub struct Rig {
 impl Rig {
     /// Starts the clouds; the server is still to be started.
     pub async fn open(seed: u64) -> Result<Self, String> {
-        let path = std::env::temp_dir().join(format!("regent-kill-{}", Ambient::system().uuid()));
-        regent::bootstrap::files::ensure_directory(&path).map_err(|error| error.to_string())?;
-        let folder = Folder(path);
+        let folder = Folder::new();
         let mut clouds = Vec::new();
         let mut configuration = String::new();
         for (number, physical) in [(1, true), (2, false)] {

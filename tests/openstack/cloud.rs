@@ -83,9 +83,23 @@ impl Facts {
     }
 
     pub async fn admin(&self) -> Admin {
+        self.log_in_as(self.administrator()).await
+    }
+
+    /// Somebody else, in a project.
+    pub async fn log_in(&self, user: &str, password: &str, project: &str) -> Admin {
+        let user = json!({ "id": user, "password": password });
+        self.log_in_as(json!({ "auth": {
+            "identity": { "methods": ["password"], "password": { "user": user } },
+            "scope": { "project": { "id": project } },
+        }}))
+        .await
+    }
+
+    async fn log_in_as(&self, who: Value) -> Admin {
         let http = reqwest::Client::new();
         let url = format!("{}/auth/tokens", self.text("authUrl"));
-        let answer = http.post(url).body(self.administrator().to_string()).header("content-type", "application/json");
+        let answer = http.post(url).body(who.to_string()).header("content-type", "application/json");
         let answer = answer.send().await.expect("Keystone answers: is the development cloud up?");
         let token = answer.headers().get("x-subject-token").expect("a token").to_str().expect("text").to_owned();
         let body: Value = answer.json().await.expect("a token's body");
@@ -93,7 +107,7 @@ impl Facts {
     }
 }
 
-/// The cloud's administrator, who sees everything and may do anything.
+/// Somebody who works on the cloud by hand: mostly its administrator, who sees everything and may do anything.
 pub struct Admin {
     http: reqwest::Client,
     token: String,
@@ -102,7 +116,7 @@ pub struct Admin {
 }
 
 impl Admin {
-    fn url(&self, service: &str, path: &str) -> String {
+    pub fn url(&self, service: &str, path: &str) -> String {
         if service == "identity" {
             return format!("{}/{path}", self.keystone);
         }
@@ -118,7 +132,10 @@ impl Admin {
     pub async fn call(&self, method: &str, service: &str, path: &str, body: Option<Value>) -> (u16, Value) {
         let method = reqwest::Method::from_bytes(method.as_bytes()).expect("a method");
         let request = self.http.request(method, self.url(service, path)).header("x-auth-token", &self.token);
-        let request = request.header("openstack-api-version", "compute 2.90");
+        let request = match service {
+            "compute" => request.header("openstack-api-version", "compute 2.90"),
+            _ => request,
+        };
         let request = match body {
             Some(body) => request.header("content-type", "application/json").body(body.to_string()),
             None => request,
@@ -128,11 +145,26 @@ impl Admin {
         (status, answer.json().await.unwrap_or(Value::Null))
     }
 
+    /// Ends somebody's token.
+    pub async fn revoke(&self, token: &str) {
+        let request = self.http.delete(self.url("identity", "auth/tokens")).header("x-auth-token", &self.token);
+        let answer = request.header("x-subject-token", token).send().await.expect("an answer");
+        // One that has ended by itself cannot be.
+        assert!([204, 404].contains(&answer.status().as_u16()), "{}", answer.status());
+    }
+
     /// What a list shows, under its key.
     pub async fn list(&self, service: &str, path: &str, key: &str) -> Vec<Value> {
         let (status, body) = self.call("GET", service, path, None).await;
         assert_eq!(status, 200, "{path}: {body}");
         body[key].as_array().unwrap_or_else(|| panic!("{path} has no {key}: {body}")).clone()
+    }
+
+    /// Fills an image.
+    pub async fn upload(&self, path: &str, content: Vec<u8>) {
+        let request = self.http.put(self.url("image", path)).header("x-auth-token", &self.token);
+        let request = request.header("content-type", "application/octet-stream").body(content);
+        assert_eq!(request.send().await.expect("an answer").status().as_u16(), 204);
     }
 
     /// Makes something by hand.

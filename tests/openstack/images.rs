@@ -14,7 +14,7 @@ use super::machines::Place;
 use super::random;
 
 /// A disk of a megabyte, for whoever asks for `/disk`; whoever asks for anything else is told that there is none.
-async fn store() -> String {
+pub async fn store() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
     let serving = async move {
@@ -68,13 +68,19 @@ impl Place {
         }
     }
 
-    fn import_request(&self, uri: &str) -> ImageRequest {
+    pub fn import_request(&self, uri: &str) -> ImageRequest {
         let uri = self.world.records.envelope.seal(&uri.to_owned()).expect("sealed");
         self.image_request(ImageSource::Import { uri }, None)
     }
 
+    /// Of a server's disk.
+    pub fn saved_request(&self, server: &ServerRequest) -> ImageRequest {
+        let source = ImageSource::Snapshot { server: server.id, incarnation: server.incarnation };
+        self.image_request(source, Some(server.clone()))
+    }
+
     /// Until nothing changes by itself any more.
-    async fn settled(&self, request: &ImageRequest) -> ImageFact {
+    pub async fn settled(&self, request: &ImageRequest) -> ImageFact {
         self.eventually("an image", async || match self.world.provider.converge_image(&self.context(), request).await {
             Ok(seen) => Some(seen.fact).filter(|fact| fact.status.is_settled()),
             Err(ProviderError::Conflict(_)) => None,
@@ -83,7 +89,7 @@ impl Place {
         .await
     }
 
-    async fn no_image(&self, request: &ImageRequest) {
+    pub async fn no_image(&self, request: &ImageRequest) {
         self.gone(async || self.world.provider.delete_image(&self.context(), request).await).await;
         let again = self.world.provider.delete_image(&self.context(), request).await;
         assert_eq!(again, Ok(Deletion::Absent));
@@ -151,8 +157,7 @@ async fn a_servers_disk_is_saved_once_and_boots_on_another_network() {
     let (place, elsewhere) = (Place::new().await, Place::new().await);
     let mut server = place.server_request("source");
     place.server(&mut server).await;
-    let source = ImageSource::Snapshot { server: server.id, incarnation: server.incarnation };
-    let request = place.image_request(source, Some(server.clone()));
+    let request = place.saved_request(&server);
     let begun = place.world.provider.converge_image(&place.context(), &request).await.expect("begun").fact;
     assert!(matches!(begun.status, ImageStatus::Pending | ImageStatus::Creating | ImageStatus::Ready));
     assert_eq!(place.settled(&request).await.status, ImageStatus::Ready);
@@ -178,8 +183,7 @@ async fn a_servers_disk_is_saved_once_and_boots_on_another_network() {
     place.no_image(&request).await;
 
     // One that is given up before it is done: whose it is follows from its server.
-    let source = ImageSource::Snapshot { server: server.id, incarnation: server.incarnation };
-    let given_up = place.image_request(source, Some(server.clone()));
+    let given_up = place.saved_request(&server);
     place.world.provider.converge_image(&place.context(), &given_up).await.expect("begun");
     place.no_image(&ImageRequest { server: None, ..given_up }).await;
     place.no_server(&server).await;

@@ -29,7 +29,7 @@ fn listener(name: &str, port: u16) -> Listener {
 }
 
 impl Place {
-    fn balancer_request(&self) -> LoadBalancerRequest {
+    pub fn balancer_request(&self) -> LoadBalancerRequest {
         LoadBalancerRequest {
             id: LoadBalancerId(random()),
             incarnation: self.world.incarnation,
@@ -43,7 +43,7 @@ impl Place {
     }
 
     /// Until it is whole and has followed, as its actor would do it.
-    async fn balancer(&self, request: &mut LoadBalancerRequest) -> LoadBalancerFact {
+    pub async fn balancer(&self, request: &mut LoadBalancerRequest) -> LoadBalancerFact {
         let provider = &self.world.provider;
         let made = provider.converge_load_balancer(&self.context(), request).await.expect("a balancer").fact;
         request.detail.balancer = Some(made.balancer.clone());

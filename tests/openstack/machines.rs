@@ -50,7 +50,10 @@ pub struct Place {
 
 impl Place {
     pub async fn new() -> Self {
-        let world = World::new().await;
+        Self::on(World::new().await).await
+    }
+
+    pub async fn on(world: World) -> Self {
         world.principal().await;
         let network = world.network_request(NetworkId(random()), NetworkDetail::default());
         let notes = world.notes();

@@ -5,8 +5,11 @@
 //! only for those.
 
 mod cloud;
+mod conformance;
 mod identities;
 mod images;
+mod limits;
+mod lists;
 mod load_balancers;
 mod machines;
 mod networks;
@@ -16,6 +19,7 @@ mod servers;
 mod shared_project;
 mod transport;
 mod volumes;
+mod whole;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -26,7 +30,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use regent::model::ambient::Ambient;
 use regent::model::identity::IdentityDetail;
 use regent::model::ids::{
-    IdentityId, Incarnation, NetworkId, OrganizationId, ProjectId, RegionId, SecurityGroupId, ServerId,
+    IdentityId, Incarnation, Key, NetworkId, OrganizationId, ProjectId, RegionId, SecurityGroupId,
 };
 use regent::model::network::{NetworkDetail, NetworkSpec, Prefix, VlanId};
 use regent::model::openstack::OpenstackSettings;
@@ -59,8 +63,8 @@ impl Principals for Records {
         Ok(Arc::new(Principal::on_record(self.identity(id), &self.envelope)?))
     }
 
-    async fn of_server(&self, _: ServerId) -> ProviderResult<Option<IdentityId>> {
-        // A test has one principal, and all servers are its.
+    async fn of(&self, _: Key) -> ProviderResult<Option<IdentityId>> {
+        // A test has one principal, and everything is its.
         Ok(self.identities.lock().expect("lock").keys().next().copied())
     }
 

@@ -8,7 +8,7 @@ use super::machines::Place;
 use super::random;
 
 impl Place {
-    fn volume_request(&self) -> VolumeRequest {
+    pub fn volume_request(&self) -> VolumeRequest {
         let class: VolumeClassId = self.world.facts.within("volumeTypes", "standard").parse().expect("a class");
         VolumeRequest {
             id: VolumeId(random()),
@@ -22,7 +22,7 @@ impl Place {
         }
     }
 
-    async fn volume(&self, request: &VolumeRequest, is_so: impl Fn(&VolumeSighting) -> bool) -> VolumeFact {
+    pub async fn volume(&self, request: &VolumeRequest, is_so: impl Fn(&VolumeSighting) -> bool) -> VolumeFact {
         self.eventually("a volume", async || {
             let seen = self.world.provider.converge_volume(&self.context(), request).await.expect("a volume").fact;
             seen.volume.as_ref().is_some_and(&is_so).then_some(seen)
@@ -31,7 +31,11 @@ impl Place {
     }
 }
 
-fn is_ready(volume: &VolumeSighting) -> bool {
+pub fn is_held(volume: &VolumeSighting) -> bool {
+    volume.attachment.as_ref().is_some_and(|attachment| attachment.state == AttachmentState::Attached)
+}
+
+pub fn is_ready(volume: &VolumeSighting) -> bool {
     volume.state == CloudVolumeState::Ready && volume.attachment.is_none()
 }
 
@@ -57,10 +61,6 @@ async fn a_volume_is_made_once_grows_is_given_and_taken_back_and_goes() {
     provider.attach_volume(&place.context(), &request, server.id).await.expect("ordered");
     let again = provider.attach_volume(&place.context(), &request, server.id).await;
     assert!(matches!(again, Err(ProviderError::Conflict(_))), "{again:?}");
-    let is_held = |volume: &VolumeSighting| {
-        let state = volume.attachment.as_ref().map(|attachment| attachment.state);
-        state == Some(AttachmentState::Attached)
-    };
     let held = place.volume(&request, is_held).await;
     let attachment = held.volume.and_then(|volume| volume.attachment).expect("an attachment");
     assert_eq!(attachment.server, Some(server.id));

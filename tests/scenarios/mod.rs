@@ -11,6 +11,7 @@ mod load_balancers;
 mod networks;
 mod servers;
 
+use std::sync::Mutex;
 use std::time::Duration;
 
 use regent::bootstrap::BootstrapFile;
@@ -44,10 +45,12 @@ pub const NOBODY: &str = "ffffffff-ffff-4fff-8fff-ffffffffffff";
 /// A running Regent, and the way to it.
 pub struct Installation {
     pub start: BootstrapFile,
-    base: String,
+    base: Mutex<String>,
     client: reqwest::Client,
+    /// Is it asked again, and under the same key, when nobody answers? So it is with one that gets killed.
+    is_asked_again: bool,
     proxy: Option<Process>,
-    server: Process,
+    server: tokio::sync::Mutex<Option<Process>>,
     // Last, so that it goes after the processes that use it.
     folder: Folder,
 }
@@ -80,44 +83,101 @@ fn configuration(private_to: Option<&str>) -> String {
     region(NORTH, "north", "") + &private_to.map(private).unwrap_or_default()
 }
 
+/// Starts the binary on what the folder holds, and waits until it takes requests.
+async fn serve(folder: &Folder) -> (Process, BootstrapFile) {
+    let path = |name: &str| folder.0.join(name).to_str().expect("text").to_owned();
+    let listen = ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
+    let (data, config) = (path("data"), path("regent.toml"));
+    let files = ["--data-dir", &data, "--config", &config];
+    let mut server = Process::spawn(&[&listen[..], &files].concat(), "listening", &folder.0.join("server.log"));
+    server.announced().await.expect("starts");
+    let start = std::fs::read(folder.0.join("data/bootstrap.json")).expect("a file");
+    (server, serde_json::from_slice(&start).expect("json"))
+}
+
 impl Installation {
+    /// With one simulated region, behind the proxy if there is one.
     pub async fn start() -> Self {
-        let folder = Folder::new();
-        let path = |name: &str| folder.0.join(name).to_str().expect("text").to_owned();
-        std::fs::write(path("regent.toml"), configuration(None)).expect("writes");
-        let listen = ["serve", "--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
-        let (data, config) = (path("data"), path("regent.toml"));
-        let files = ["--data-dir", &data, "--config", &config];
-        let log = folder.0.join("server.log");
-        let mut server = Process::spawn(&[&listen[..], &files].concat(), "listening", &log);
-        server.announced().await.expect("starts");
-        let start = std::fs::read(folder.0.join("data/bootstrap.json")).expect("a file");
-        let start = serde_json::from_slice::<BootstrapFile>(&start).expect("json");
-        let client = reqwest::Client::new();
-        let (mut proxy, mut base) = (None, start.api_url.clone());
+        let mut installation = Self::on(&configuration(None)).await;
         if let Ok(program) = std::env::var(PROXY) {
-            let document = client.get(format!("{base}/openapi.json")).send().await.expect("an answer");
-            std::fs::write(path("openapi.json"), document.bytes().await.expect("a body")).expect("writes");
-            let (document, log) = (path("openapi.json"), folder.0.join("proxy.log"));
-            let arguments = ["proxy", &document, &base, "--port", "0", "--validate-request=false"];
-            let mut process = Process::spawn_program(&program, &arguments, "is listening on", &log);
-            let line = process.announced().await.expect("starts");
-            line.rsplit(' ').next().expect("an address").trim().clone_into(&mut base);
-            proxy = Some(process);
+            installation.watch_answers(&program).await;
         }
-        Self { start, base, client, proxy, server, folder }
+        installation
+    }
+
+    /// With the regions of this configuration file.
+    pub async fn on(configuration: &str) -> Self {
+        let folder = Folder::new();
+        std::fs::write(folder.0.join("regent.toml"), configuration).expect("writes");
+        let (server, start) = serve(&folder).await;
+        Self {
+            base: Mutex::new(start.api_url.clone()),
+            start,
+            client: reqwest::Client::new(),
+            is_asked_again: false,
+            proxy: None,
+            server: tokio::sync::Mutex::new(Some(server)),
+            folder,
+        }
+    }
+
+    /// The same, and it may be killed.
+    #[cfg(feature = "openstack")]
+    pub async fn mortal(configuration: &str) -> Self {
+        Self { is_asked_again: true, ..Self::on(configuration).await }
+    }
+
+    #[cfg(feature = "openstack")]
+    pub const fn is_mortal(&self) -> bool {
+        self.is_asked_again
+    }
+
+    /// Kills the process, and starts another one on what it left.
+    #[cfg(feature = "openstack")]
+    pub async fn die_and_return(&self) {
+        let mut server = self.server.lock().await;
+        server.take().expect("it runs").kill().await.expect("it ran");
+        let (next, start) = serve(&self.folder).await;
+        *server = Some(next);
+        *self.base.lock().expect("lock") = start.api_url;
+    }
+
+    /// What the admin surface shows.
+    #[cfg(feature = "openstack")]
+    pub async fn admin(&self, path: &str) -> Value {
+        let request = self.client.get(format!("{}{path}", self.start.admin_url)).bearer_auth(&self.start.token);
+        request.send().await.expect("an answer").json().await.expect("json")
+    }
+
+    /// What the process has said so far.
+    #[cfg(feature = "openstack")]
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.0.join("server.log")).expect("a log")
+    }
+
+    async fn watch_answers(&mut self, program: &str) {
+        let base = self.start.api_url.clone();
+        let document = self.client.get(format!("{base}/openapi.json")).send().await.expect("an answer");
+        let path = self.folder.0.join("openapi.json");
+        std::fs::write(&path, document.bytes().await.expect("a body")).expect("writes");
+        let arguments = ["proxy", path.to_str().expect("text"), &base, "--port", "0", "--validate-request=false"];
+        let log = self.folder.0.join("proxy.log");
+        let mut process = Process::spawn_program(program, &arguments, "is listening on", &log);
+        let line = process.announced().await.expect("starts");
+        *self.base.lock().expect("lock") = line.rsplit(' ').next().expect("an address").trim().to_owned();
+        self.proxy = Some(process);
     }
 
     /// Ends it politely, which is part of every scenario.
     pub async fn end(self) {
         drop(self.proxy);
-        self.server.terminate().await.expect("ends");
+        self.server.into_inner().expect("it runs").terminate().await.expect("ends");
     }
 
     /// Gives an organization a region of its own.
     pub async fn add_private_region(&self, owner: &str) {
         std::fs::write(self.folder.0.join("regent.toml"), configuration(Some(owner))).expect("writes");
-        self.server.signal("HUP").await.expect("runs");
+        self.server.lock().await.as_ref().expect("it runs").signal("HUP").await.expect("runs");
         let regions = format!("/api/v1/organizations/{owner}/regions");
         self.until(&regions, |answer| answer.body.as_array().is_some_and(|list| list.len() == 2)).await;
     }
@@ -141,23 +201,45 @@ impl Installation {
 
     /// A request by whoever has the token, or by nobody.
     pub async fn ask(&self, token: Option<&str>, method: Method, path: &str, body: Option<&Value>) -> Answer {
-        let mut request = self.client.request(method.clone(), format!("{}{path}", self.base));
-        if let Some(token) = token {
-            request = request.bearer_auth(token);
-        }
-        if let Some(body) = body {
-            request = request.json(body);
-        }
-        let response = request.send().await.expect("an answer");
-        let violations = response.headers().get(VIOLATIONS).map(|value| value.to_str().expect("ascii").to_owned());
-        let status = response.status();
-        let text = response.text().await.expect("a body");
+        let key = regent::model::ambient::Ambient::system().uuid().to_string();
+        let mut tries = tokio::time::interval(LOOK_PERIOD);
+        let (status, violations, text) = loop {
+            tries.tick().await;
+            match self.ask_once(token, &method, path, body, &key).await {
+                Ok(answer) => break answer,
+                Err(error) => assert!(self.is_asked_again, "{method} {path}: {error}"),
+            }
+        };
         // What is said of requests does not matter here: some of them are wrong on purpose.
         let found = violations.map_or(json!([]), |found| serde_json::from_str(&found).expect("json"));
         let of_answer = |violation: &&Value| violation["location"][0] == "response";
         let found = found.as_array().expect("a list").iter().filter(of_answer).collect::<Vec<_>>();
         assert!(found.is_empty(), "{method} {path} answered {status} {text}, which the document forbids: {found:?}");
         Answer { status, body: serde_json::from_str(&text).unwrap_or(Value::Null) }
+    }
+
+    async fn ask_once(
+        &self,
+        token: Option<&str>,
+        method: &Method,
+        path: &str,
+        body: Option<&Value>,
+        key: &str,
+    ) -> reqwest::Result<(StatusCode, Option<String>, String)> {
+        let base = self.base.lock().expect("lock").clone();
+        let mut request = self.client.request(method.clone(), format!("{base}{path}"));
+        if let Some(token) = token {
+            request = request.bearer_auth(token);
+        }
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        if self.is_asked_again {
+            request = request.header("idempotency-key", key);
+        }
+        let response = request.send().await?;
+        let violations = response.headers().get(VIOLATIONS).map(|value| value.to_str().expect("ascii").to_owned());
+        Ok((response.status(), violations, response.text().await?))
     }
 
     pub async fn get(&self, path: &str) -> Answer {

@@ -543,7 +543,11 @@ impl Session<'_> {
             return Ok(());
         }
         let name = names::principal(request.id);
-        let group = if let Some(group) = at_most_one(found, "server group")? {
+        let mut found = found.into_iter();
+        let group = if let Some(group) = found.next() {
+            for double in found {
+                self.take_server_group_away(&acting, &double).await?;
+            }
             group
         } else {
             let body = create_group::ServerGroupBuilder::default()
@@ -557,6 +561,12 @@ impl Session<'_> {
         self.note(detail).await
     }
 
+    pub(super) async fn take_server_group_away(&self, acting: &Acting, group: &Named) -> ProviderResult<()> {
+        let endpoint = delete_group::Request::builder().id(group.id.clone()).build();
+        self.take_away(acting, on(Service::Compute, "delete-server-group", &group.id), endpoint).await
+    }
+
+    /// In order, so that each pass finds the same one first.
     pub(super) async fn server_groups(
         &self,
         acting: &Acting,
@@ -567,6 +577,7 @@ impl Session<'_> {
         let operation = on(Service::Compute, "list-server-groups", project);
         let mut groups: Vec<Named> = self.read(acting, operation, endpoint).await?.fact;
         groups.retain(|group| group.name == names::principal(request.id));
+        groups.sort_by(|one, other| one.id.cmp(&other.id));
         Ok(groups)
     }
 
@@ -581,7 +592,7 @@ impl Session<'_> {
         let seen: Observed<Vec<ProjectBody>> = self.read_alone(&Acting::Manager, operation, endpoint).await?;
         let is_asked_for = |listed: &Listed| only.is_none_or(|only| only.contains(&listed.key.id));
         let items = seen.fact.iter().filter_map(|project| listed(project, seen.sequence)).filter(is_asked_for);
-        let fact = Listing { items: items.collect(), next: None };
+        let fact = Listing { items: items.collect(), next: None, unsure: Vec::new() };
         Ok(Observed { sequence: seen.sequence, fact })
     }
 
@@ -678,9 +689,7 @@ impl Session<'_> {
             return Ok(());
         }
         for group in self.server_groups(&steward, request, project).await? {
-            let endpoint = delete_group::Request::builder().id(group.id.clone()).build();
-            let operation = on(Service::Compute, "delete-server-group", &group.id);
-            removals.add(self.take_away(&steward, operation, endpoint).await)?;
+            removals.add(self.take_server_group_away(&steward, &group).await)?;
         }
         let endpoint = list_security_groups::Request::builder().name("default").tenant_id(project.0.clone()).build();
         let operation = on(Service::Network, "find-default-group", project);

@@ -59,7 +59,7 @@ impl Session<'_> {
         match (&request.server, &request.spec.source) {
             (Some(server), _) => Ok(Some(server.identity)),
             (None, ImageSource::Snapshot { server, .. }) if !request.detail.is_settled() => {
-                self.provider.principals.of_server(*server).await
+                self.provider.principals.of(server.key()).await
             }
             _ => Ok(None),
         }
@@ -180,8 +180,17 @@ impl Session<'_> {
         match self.order(&owner, on(Service::Image, "share-image", &image.id), ask.build()).await {
             // It is a member already.
             Ok(()) | Err(ProviderError::Conflict(_)) => Ok(()),
+            Err(ProviderError::Unauthorized) => Err(self.why_not_shared(&owner, &image.id).await?),
             Err(error) => Err(error),
         }
+    }
+
+    /// Glance has one word for who may not share an image and for one that cannot be shared. It is Nova that locks a
+    /// snapshot again, while it writes it.
+    async fn why_not_shared(&self, owner: &Acting, id: &str) -> ProviderResult<ProviderError> {
+        let is_shared = self.image(owner, id).await?.is_some_and(|image| image.visibility == "shared");
+        let locked = || ProviderError::Conflict("the cloud is still writing the image".to_owned());
+        Ok(if is_shared { ProviderError::Unauthorized } else { locked() })
     }
 
     /// The cloud's own id of what a server is to boot from, which its project may then do.

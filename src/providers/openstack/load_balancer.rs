@@ -18,6 +18,7 @@ use serde_json::json;
 
 use super::asking::Ask;
 use super::connection::Acting;
+use super::doubles::{choose, taken_away};
 use super::load_balancer_plan::{
     self as planning, BalancerBody, BalancerState, ListenerBody, MemberBody, MonitorBody, Order, Parts, PoolBody,
 };
@@ -52,8 +53,15 @@ impl Session<'_> {
     ) -> ProviderResult<Observed<LoadBalancerFact>> {
         let acting = self.principal_of(request.identity).await?;
         let seen = self.find_balancers(&acting, request).await?;
-        let mut found = at_most_one(seen.fact, "load balancer")?;
         let known = request.detail.balancer.as_ref().map(|id| id.0.as_str());
+        let balancers = choose(seen.fact, known, |_| false)?;
+        for double in &balancers.doubles {
+            self.take_balancer_away(&acting, &double.id).await?;
+        }
+        if !balancers.doubles.is_empty() {
+            return Err(taken_away(&request.id));
+        }
+        let mut found = balancers.first;
         let has_worked = |balancer: &BalancerBody| request.detail.built && known == Some(balancer.id.as_str());
         let is_failed = |found: &mut BalancerBody| found.state() == BalancerState::Error && !has_worked(found);
         if let Some(balancer) = found.take_if(is_failed) {
@@ -150,7 +158,7 @@ impl Session<'_> {
     async fn vip_port(&self, acting: &Acting, request: &LoadBalancerRequest) -> ProviderResult<PortBody> {
         let (name, known) = (names::load_balancer(request.id), known_port(request));
         let found = self.find_ports(acting, &name, request.incarnation, known).await?.fact;
-        let port = match at_most_one(found, "port")? {
+        let port = match self.only_port(acting, found, known).await? {
             // What had it is gone: the cloud has said that there is no balancer.
             Some(port) if !port.device_id.is_empty() => self.free_port(acting, &port.id).await?,
             Some(port) => port,

@@ -10,6 +10,7 @@ use ipnet::Ipv4Net;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::doubles::Marked;
 use super::names::{self, Claim};
 use super::ports::nothing_if_null;
 use crate::model::ids::{Incarnation, LoadBalancerId, ProviderLoadBalancerId, ProviderPortId};
@@ -105,6 +106,16 @@ pub(super) enum BalancerState {
     Changing,
     Error,
     Leaving,
+}
+
+impl Marked for BalancerBody {
+    const WORD: &'static str = "load balancer";
+    fn id(&self) -> &str {
+        &self.id
+    }
+    fn incarnation(&self) -> Option<Incarnation> {
+        Self::incarnation(self)
+    }
 }
 
 impl BalancerBody {

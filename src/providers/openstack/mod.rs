@@ -9,6 +9,7 @@ mod asking;
 pub mod check;
 mod connection;
 mod credentials;
+mod doubles;
 mod identity;
 mod image;
 mod image_plan;
@@ -67,7 +68,7 @@ pub struct OpenstackProvider {
     /// What one page of a bulk list leaves to the next.
     sweeps: Mutex<Sweeps>,
     /// What servers call their flavors by.
-    flavors: Mutex<server::KeptFlavors>,
+    flavors: Mutex<Option<server::KeptFlavors>>,
 }
 
 impl OpenstackProvider {

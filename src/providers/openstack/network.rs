@@ -17,9 +17,10 @@ use openstack_sdk_network::v2::subnet::{
 use serde::Deserialize;
 
 use super::connection::Acting;
+use super::doubles::taken_away;
 use super::names;
 use super::network_plan::{
-    self as planning, InterfaceBody, NetworkBody, Part, RouterBody, Sighting, Step, SubnetBody, View,
+    self as planning, InterfaceBody, Known, NetworkBody, Part, RouterBody, Sighting, Step, SubnetBody, View,
 };
 use super::session::{Removals, Session, flat, incomplete, on};
 use crate::model::ids::IdentityId;
@@ -30,40 +31,6 @@ use crate::providers::{Deletion, NetworkFact, NetworkRequest, Observed, Provider
 /// How often one pass looks, plans and acts: once to make what is missing, once to see that it is so, and one more. What
 /// is not settled then is left to the next pass, with its back-off.
 const ROUNDS_MAX: usize = 3;
-
-/// The ids that are known by now, on record or from this pass: asked for by id when a search does not show them.
-#[derive(Clone, Debug, Default)]
-struct Known {
-    network: Option<String>,
-    subnet: Option<String>,
-    router: Option<String>,
-}
-
-impl Known {
-    fn of(request: &NetworkRequest) -> Self {
-        let detail = &request.detail;
-        Self {
-            network: detail.network.as_ref().map(|id| id.0.clone()),
-            subnet: detail.subnet.as_ref().map(|id| id.0.clone()),
-            router: detail.router.as_ref().map(|id| id.0.clone()),
-        }
-    }
-
-    const fn is_empty(&self) -> bool {
-        self.network.is_none() && self.subnet.is_none() && self.router.is_none()
-    }
-
-    fn learn(&mut self, sighting: &Sighting) {
-        fn learn<T: Part>(known: &mut Option<String>, seen: &[T]) {
-            if let Some(part) = seen.first() {
-                *known = Some(part.id().to_owned());
-            }
-        }
-        learn(&mut self.network, &sighting.networks);
-        learn(&mut self.subnet, &sighting.subnets);
-        learn(&mut self.router, &sighting.routers);
-    }
-}
 
 /// What an answer to a change is read for.
 #[derive(Deserialize)]
@@ -77,8 +44,12 @@ impl Session<'_> {
         let mut known = Known::of(request);
         for _ in 0..ROUNDS_MAX {
             let seen = self.look_at_network(&acting, request, &known).await?;
-            known.learn(&seen.fact);
-            let view = seen.fact.consistent()?;
+            let (view, doubles) = seen.fact.settled(&known)?;
+            known.learn(&view);
+            if !doubles.is_empty() {
+                self.take_network_away(&acting, &doubles).await?;
+                return Err(taken_away(&request.id));
+            }
             self.claim_adopted_vlan(request, &view).await?;
             let steps = planning::plan(&view, &request.spec);
             if steps.is_empty() {
@@ -202,7 +173,8 @@ impl Session<'_> {
                 let (router, subnet) = (required(known.router.as_ref())?, required(known.subnet.as_ref())?);
                 let endpoint =
                     add_router_interface::Request::builder().id(router.clone()).subnet_id(subnet.clone()).build();
-                self.order(acting, on(Service::Network, "attach-router", router), endpoint).await
+                let attached = self.order(acting, on(Service::Network, "attach-router", router), endpoint).await;
+                attached.map_err(unless_done)
             }
         }
     }
@@ -251,8 +223,8 @@ impl Session<'_> {
             .host_routes(routes.map_err(incomplete)?)
             .build();
         let endpoint = flat(body.map(|body| create_subnet::Request::builder().subnet(body).build()));
-        let made: Made = self.change(acting, on(Service::Network, "create-subnet", &name), endpoint).await?;
-        Ok(made.id)
+        let made = self.change(acting, on(Service::Network, "create-subnet", &name), endpoint).await;
+        made.map(|made: Made| made.id).map_err(unless_done)
     }
 
     /// Both lists, whole: what is not in them is cleared (B13).
@@ -303,7 +275,9 @@ impl Session<'_> {
         if seen.is_empty() {
             return Ok(Deletion::Absent);
         }
-        known.learn(&seen);
+        if let Ok((view, _)) = seen.clone().settled(&known) {
+            known.learn(&view);
+        }
         self.take_network_away(&acting, &seen).await?;
         let left = self.look_at_network(&acting, request, &known).await?.fact;
         Ok(if left.is_empty() { Deletion::Absent } else { Deletion::Underway })
@@ -340,6 +314,17 @@ impl Session<'_> {
                 .add(self.take_away(acting, on(Service::Network, "delete-network", &network.id), endpoint).await)?;
         }
         removals.end()
+    }
+}
+
+/// Neutron has one word for what makes no sense and for what an order has done already whose answer was lost. Whoever looks
+/// again finds it done.
+fn unless_done(error: ProviderError) -> ProviderError {
+    match error {
+        ProviderError::Rejected(said) if said.contains("overlaps") || said.contains("already has a port") => {
+            ProviderError::Conflict(said)
+        }
+        error => error,
     }
 }
 

@@ -15,12 +15,12 @@ use std::net::Ipv4Addr;
 use ipnet::Ipv4Net;
 use serde::Deserialize;
 
+use super::doubles::{Chosen, Marked, choose};
 use super::names::{self, Claim};
-use super::session::at_most_one;
 use crate::model::ids::{Incarnation, ProviderNetworkId, ProviderRouterId, ProviderSubnetId};
 use crate::model::network::{NetworkDetail, NetworkSpec, VlanId};
 use crate::providers::fingerprint::Fingerprint;
-use crate::providers::{NetworkFact, ProviderError, ProviderResult};
+use crate::providers::{NetworkFact, NetworkRequest, ProviderError, ProviderResult};
 
 /// A Neutron network.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -118,15 +118,8 @@ const fn yes() -> bool {
 }
 
 /// What every part has: by what it is known to be ours.
-pub(super) trait Part {
-    const WORD: &'static str;
-    fn id(&self) -> &str;
+pub(super) trait Part: Marked {
     fn name(&self) -> &str;
-    fn description(&self) -> Option<&str>;
-
-    fn incarnation(&self) -> Option<Incarnation> {
-        self.description().and_then(names::incarnation_in)
-    }
 
     /// Is it for this network, and not of another life of it?
     fn is_for(&self, name: &str, incarnation: Incarnation) -> bool {
@@ -136,16 +129,18 @@ pub(super) trait Part {
 
 macro_rules! parts {
     ($($body:ident => $word:literal;)*) => {$(
-        impl Part for $body {
+        impl Marked for $body {
             const WORD: &'static str = $word;
             fn id(&self) -> &str {
                 &self.id
             }
+            fn incarnation(&self) -> Option<Incarnation> {
+                self.description.as_deref().and_then(names::incarnation_in)
+            }
+        }
+        impl Part for $body {
             fn name(&self) -> &str {
                 &self.name
-            }
-            fn description(&self) -> Option<&str> {
-                self.description.as_deref()
             }
         }
     )*};
@@ -176,24 +171,78 @@ pub(super) struct View {
     pub interfaces: Vec<InterfaceBody>,
 }
 
+/// The ids that are known by now, on record or from this pass: asked for by id when a search does not show them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Known {
+    pub network: Option<String>,
+    pub subnet: Option<String>,
+    pub router: Option<String>,
+}
+
+impl Known {
+    pub fn of(request: &NetworkRequest) -> Self {
+        let detail = &request.detail;
+        Self {
+            network: detail.network.as_ref().map(|id| id.0.clone()),
+            subnet: detail.subnet.as_ref().map(|id| id.0.clone()),
+            router: detail.router.as_ref().map(|id| id.0.clone()),
+        }
+    }
+
+    pub const fn is_empty(&self) -> bool {
+        self.network.is_none() && self.subnet.is_none() && self.router.is_none()
+    }
+
+    /// Those that the cloud shows.
+    pub fn learn(&mut self, view: &View) {
+        let learn = |known: &mut Option<String>, seen: Option<&String>| {
+            if let Some(id) = seen {
+                *known = Some(id.clone());
+            }
+        };
+        learn(&mut self.network, view.network.as_ref().map(|part| &part.id));
+        learn(&mut self.subnet, view.subnet.as_ref().map(|part| &part.id));
+        learn(&mut self.router, view.router.as_ref().map(|part| &part.id));
+    }
+}
+
 impl Sighting {
     pub fn is_empty(&self) -> bool {
         self.networks.is_empty() && self.subnets.is_empty() && self.routers.is_empty()
     }
 
-    pub fn consistent(self) -> ProviderResult<View> {
-        let view = View {
-            network: at_most_one(self.networks, NetworkBody::WORD)?,
-            subnet: at_most_one(self.subnets, SubnetBody::WORD)?,
-            router: at_most_one(self.routers, RouterBody::WORD)?,
-            interfaces: self.interfaces,
+    /// What there can be one of each of, and what is too much.
+    pub fn settled(self, known: &Known) -> ProviderResult<(View, Self)> {
+        let Self { networks, subnets, routers, interfaces } = self;
+        let has_subnet = |network: &NetworkBody| subnets.iter().any(|subnet| subnet.network_id == network.id);
+        let network = choose(networks, known.network.as_deref(), has_subnet)?;
+        let in_subnet = |subnet: &SubnetBody| {
+            interfaces.iter().flat_map(|port| &port.fixed_ips).any(|address| address.subnet_id == subnet.id)
         };
-        match (&view.network, &view.subnet) {
+        let subnet = choose(subnets, known.subnet.as_deref(), in_subnet)?;
+        let has_interface = |router: &RouterBody| interfaces.iter().any(|port| port.device_id == router.id);
+        let router = choose(routers, known.router.as_deref(), has_interface)?;
+        match (&network.first, &subnet.first) {
             (Some(network), Some(subnet)) if subnet.network_id != network.id => {
                 Err(ProviderError::Inconsistent("the subnet is of another network".to_owned()))
             }
-            _ => Ok(view),
+            _ => Ok(Self::split(network, subnet, router, interfaces)),
         }
+    }
+
+    fn split(
+        network: Chosen<NetworkBody>,
+        subnet: Chosen<SubnetBody>,
+        router: Chosen<RouterBody>,
+        interfaces: Vec<InterfaceBody>,
+    ) -> (View, Self) {
+        let doubles = Self {
+            networks: network.doubles,
+            subnets: subnet.doubles,
+            routers: router.doubles,
+            interfaces: Vec::new(),
+        };
+        (View { network: network.first, subnet: subnet.first, router: router.first, interfaces }, doubles)
     }
 }
 
@@ -476,15 +525,22 @@ mod tests {
     }
 
     #[test]
-    fn doubles_and_strangers_stop_everything() {
+    fn doubles_of_ours_are_told_apart_and_those_of_others_and_strangers_stop_everything() {
         let view = settled();
-        let network = view.network.expect("there");
-        let double = Sighting { networks: vec![network.clone(), network.clone()], ..Sighting::default() };
-        assert!(matches!(double.consistent(), Err(ProviderError::Inconsistent(_))));
+        let known = Known::default();
+        let network = view.network.clone().expect("there");
+        let double = NetworkBody { id: "double".to_owned(), ..network.clone() };
+        let subnets = view.subnet.clone().into_iter().collect::<Vec<_>>();
+        let seen = Sighting { networks: vec![double.clone(), network.clone()], subnets, ..Sighting::default() };
+        let (first, rest) = seen.settled(&known).expect("chosen");
+        assert_eq!((first.network, rest.networks), (Some(network.clone()), vec![double.clone()]));
+        let unmarked = NetworkBody { description: None, ..double };
+        let double = Sighting { networks: vec![network.clone(), unmarked], ..Sighting::default() };
+        assert!(matches!(double.settled(&known), Err(ProviderError::Inconsistent(_))));
         let mut subnet = view.subnet.expect("there");
         subnet.network_id = "another".to_owned();
         let stranger = Sighting { networks: vec![network], subnets: vec![subnet], ..Sighting::default() };
-        assert!(matches!(stranger.consistent(), Err(ProviderError::Inconsistent(_))));
+        assert!(matches!(stranger.settled(&known), Err(ProviderError::Inconsistent(_))));
     }
 
     #[test]

@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::asking::Ask;
 use super::connection::Acting;
+use super::doubles::{Marked, choose, taken_away};
 use super::names::{self, Claim};
 use super::session::{Session, at_most_one, on};
 use crate::model::ids::{Incarnation, NetworkId, ProviderFloatingIpId, ServerId};
@@ -100,6 +101,16 @@ impl PortOptions {
                 .map_or_else(|| json!({"ip_address": net}), |mac| json!({"ip_address": net, "mac_address": mac}))
         };
         self.allowed.iter().map(pair).collect()
+    }
+}
+
+impl Marked for PortBody {
+    const WORD: &'static str = "port";
+    fn id(&self) -> &str {
+        &self.id
+    }
+    fn incarnation(&self) -> Option<Incarnation> {
+        names::incarnation_in(&self.description)
     }
 }
 
@@ -230,6 +241,23 @@ impl Session<'_> {
         let seen: Option<Observed<PortBody>> =
             self.look(acting, on(Service::Network, "get-port", id), endpoint).await?;
         Ok(seen.map(|seen| seen.fact))
+    }
+
+    /// The only port; of several the one that something has, and the others go.
+    pub async fn only_port(
+        &self,
+        acting: &Acting,
+        ports: Vec<PortBody>,
+        known: Option<&str>,
+    ) -> ProviderResult<Option<PortBody>> {
+        let ports = choose(ports, known, |port| !port.device_id.is_empty())?;
+        for double in &ports.doubles {
+            self.delete_port(acting, &double.id).await?;
+        }
+        match ports.doubles.first() {
+            Some(double) => Err(taken_away(&double.name)),
+            None => Ok(ports.first),
+        }
     }
 
     pub async fn create_port(&self, acting: &Acting, new: &NewPort) -> ProviderResult<PortBody> {

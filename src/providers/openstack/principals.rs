@@ -9,9 +9,8 @@ use async_trait::async_trait;
 
 use super::transport::{Login, Proof, Scope, Secret};
 use crate::model::identity::{Identity, IdentityDetail};
-use crate::model::ids::{IdentityId, ProviderProjectId, ProviderServerGroupId, ProviderUserId, ServerId};
+use crate::model::ids::{IdentityId, Key, ProviderProjectId, ProviderServerGroupId, ProviderUserId};
 use crate::model::sealed::{EnvelopeKey, Sealed};
-use crate::model::server::Server;
 use crate::providers::{ProviderError, ProviderResult};
 use crate::store::Store;
 
@@ -67,8 +66,8 @@ impl Principal {
 pub trait Principals: Send + Sync {
     /// `PrincipalMissing` while it has no place in the cloud.
     async fn find(&self, id: IdentityId) -> ProviderResult<Arc<Principal>>;
-    /// Whose a server is, if there is such a server.
-    async fn of_server(&self, server: ServerId) -> ProviderResult<Option<IdentityId>>;
+    /// Whose a resource is, if there is such a resource.
+    async fn of(&self, key: Key) -> ProviderResult<Option<IdentityId>>;
     /// What somebody sealed in a record of theirs, for the cloud alone.
     fn open(&self, sealed: &Sealed<String>) -> ProviderResult<String>;
 }
@@ -95,10 +94,8 @@ impl Principals for StoredPrincipals {
         Ok(Arc::new(Principal::on_record(detail, &self.envelope)?))
     }
 
-    async fn of_server(&self, server: ServerId) -> ProviderResult<Option<IdentityId>> {
-        let Some(record) = self.store.get(server.key()).await? else { return Ok(None) };
-        let corrupt = |error: crate::model::record::CorruptRecord| ProviderError::Unavailable(error.to_string());
-        record.open::<Server>().and_then(|server| server.identity()).map(Some).map_err(corrupt)
+    async fn of(&self, key: Key) -> ProviderResult<Option<IdentityId>> {
+        Ok(self.store.get(key).await?.and_then(|record| record.metadata.placement.identity))
     }
 
     fn open(&self, sealed: &Sealed<String>) -> ProviderResult<String> {

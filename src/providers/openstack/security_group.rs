@@ -11,10 +11,11 @@ use openstack_sdk_network::v2::security_group::{
 use openstack_sdk_network::v2::security_group_rule::{create as create_rule, delete as delete_rule};
 
 use super::connection::Acting;
+use super::doubles::{Marked as _, choose, taken_away};
 use super::names;
 use super::network_plan::Part;
 use super::security_group_plan::{self as planning, GroupBody, RuleBody};
-use super::session::{Removals, Session, at_most_one, flat, on};
+use super::session::{Removals, Session, flat, on};
 use crate::model::ids::{ProviderSecurityGroupId, SecurityGroupId};
 use crate::model::security_group::{Direction, EffectiveRule, Ethertype, Protocol};
 use crate::providers::pool::Service;
@@ -28,7 +29,12 @@ impl Session<'_> {
         let acting = self.steward_of(request.identity).await?;
         let known = request.detail.group.as_ref().map(|id| id.0.clone());
         let seen = self.look_at_groups(&acting, request, known.as_deref()).await?;
-        let mut group = match at_most_one(seen.fact, GroupBody::WORD)? {
+        let groups = choose(seen.fact, known.as_deref(), |_| false)?;
+        if !groups.doubles.is_empty() {
+            self.take_groups_away(&acting, &groups.doubles).await?;
+            return Err(taken_away(&request.id));
+        }
+        let mut group = match groups.first {
             None => self.create_group(&acting, request).await?,
             Some(group) if group.incarnation().is_none() => self.mark_group(&acting, request, group).await?,
             Some(group) => group,
@@ -133,11 +139,23 @@ impl Session<'_> {
             let name = names::security_group(*id);
             let mut found = self.groups_of_name(acting, &name).await?.fact;
             found.retain(|group| group.name == name);
-            let group = at_most_one(found, GroupBody::WORD)?;
-            let missing = || ProviderError::Conflict("a security group is not there".to_owned());
-            groups.insert(ProviderSecurityGroupId(group.ok_or_else(missing)?.id));
+            // That there are two is for its own pass to mend.
+            let [group] = found.as_slice() else {
+                return Err(ProviderError::Conflict("a security group is not there, or twice".to_owned()));
+            };
+            groups.insert(ProviderSecurityGroupId(group.id.clone()));
         }
         Ok(groups)
+    }
+
+    async fn take_groups_away(&self, acting: &Acting, groups: &[GroupBody]) -> ProviderResult<()> {
+        let mut removals = Removals::default();
+        for group in groups {
+            let endpoint = delete_group::Request::builder().id(group.id.clone()).build();
+            let operation = on(Service::Network, "delete-security-group", &group.id);
+            removals.add(self.take_away(acting, operation, endpoint).await)?;
+        }
+        removals.end()
     }
 
     /// Takes away every group of this incarnation, doubles included.
@@ -148,13 +166,7 @@ impl Session<'_> {
         };
         let seen = self.look_at_groups(&acting, request, known.as_deref()).await?.fact;
         let Some(first) = seen.first().map(|group| group.id.clone()) else { return Ok(Deletion::Absent) };
-        let mut removals = Removals::default();
-        for group in &seen {
-            let endpoint = delete_group::Request::builder().id(group.id.clone()).build();
-            let operation = on(Service::Network, "delete-security-group", &group.id);
-            removals.add(self.take_away(&acting, operation, endpoint).await)?;
-        }
-        removals.end()?;
+        self.take_groups_away(&acting, &seen).await?;
         let known = known.unwrap_or(first);
         let left = self.look_at_groups(&acting, request, Some(&known)).await?.fact;
         Ok(if left.is_empty() { Deletion::Absent } else { Deletion::Underway })

@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use ipnet::Ipv4Net;
 use serde::Deserialize;
 
+use super::doubles::Marked;
 use super::names;
 use super::network_plan::Part;
-use crate::model::ids::ProviderSecurityGroupId;
+use crate::model::ids::{Incarnation, ProviderSecurityGroupId};
 use crate::model::security_group::{Direction, EffectiveRule, Ethertype, Protocol, SecurityGroupDetail};
 use crate::providers::SecurityGroupFact;
 use crate::providers::fingerprint::Fingerprint;
@@ -48,16 +49,19 @@ pub(super) struct RuleBody {
     pub remote_address_group_id: Option<String>,
 }
 
-impl Part for GroupBody {
+impl Marked for GroupBody {
     const WORD: &'static str = "security group";
     fn id(&self) -> &str {
         &self.id
     }
+    fn incarnation(&self) -> Option<Incarnation> {
+        self.description.as_deref().and_then(names::incarnation_in)
+    }
+}
+
+impl Part for GroupBody {
     fn name(&self) -> &str {
         &self.name
-    }
-    fn description(&self) -> Option<&str> {
-        self.description.as_deref()
     }
 }
 

@@ -5,7 +5,7 @@
 //! that was answered with nothing is one made (B1). Deletion goes the other way and waits: only when the cloud has said
 //! that the machine is gone are its address and its port taken away (B6).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use tokio::time::Instant;
 
 use super::asking::Ask;
 use super::connection::Acting;
+use super::doubles::taken_away;
 use super::names;
 use super::ports::{NewPort, PortOptions};
 use super::server_plan::{self as planning, FlavorNames, NewServer, ServerBody, Sighting, Step, View, Wanted};
@@ -42,7 +43,13 @@ const STEPS_MAX: usize = 10;
 const FLAVORS_FRESH_FOR: Duration = Duration::from_mins(5);
 
 /// The names of the cloud's flavors, and when they were read.
-pub(super) type KeptFlavors = Option<(Instant, Arc<FlavorNames>)>;
+#[derive(Clone)]
+pub(super) struct KeptFlavors {
+    read_at: Instant,
+    names: Arc<FlavorNames>,
+    /// What servers have and was looked for in vain: flavors that are gone.
+    gone: BTreeSet<String>,
+}
 
 /// How hard a machine is looked for.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -90,8 +97,14 @@ fn pattern(name: &str) -> String {
 impl Session<'_> {
     pub async fn converge_server(&self, request: &ServerRequest) -> ProviderResult<Observed<ServerFact>> {
         let acting = self.principal_of(request.identity).await?;
-        let seen = self.look_at_server(&acting, request, Search::UntilFound).await?;
-        let mut view = seen.fact.consistent()?;
+        // A double comes of an order that was given when there was none yet: once it has started, there are no more.
+        let has_started = request.detail.launched_at.is_some();
+        let search = if has_started { Search::UntilFound } else { Search::Everywhere };
+        let seen = self.look_at_server(&acting, request, search).await?;
+        let mut view = self.only_view(&acting, request, seen.fact).await?;
+        if let Some(fault) = view.server.as_ref().and_then(ServerBody::fault) {
+            tracing::warn!(server = %request.id, fault, "the cloud says that a server has failed");
+        }
         let wanted = self.wanted_server(&acting, request).await?;
         for _ in 0..STEPS_MAX {
             let Some(step) = planning::next(&view, &wanted)? else {
@@ -103,6 +116,19 @@ impl Session<'_> {
             self.take_server_step(&acting, request, &wanted, step, &mut view).await?;
         }
         Err(ProviderError::Conflict("the server does not settle".to_owned()))
+    }
+
+    /// What there can be one of each of. Doubles are taken away, and the next pass looks again.
+    async fn only_view(&self, acting: &Acting, request: &ServerRequest, mut seen: Sighting) -> ProviderResult<View> {
+        let detail = &request.detail;
+        let servers = seen.chosen(detail.server.as_ref().map(|id| id.0.as_str()))?;
+        if !servers.doubles.is_empty() {
+            self.take_servers_away(acting, &servers.doubles).await?;
+            return Err(taken_away(&request.id));
+        }
+        let port = self.only_port(acting, seen.ports, detail.port.as_ref().map(|id| id.0.as_str())).await?;
+        let floating_ip = at_most_one(seen.floating_ips, "floating address")?;
+        Ok(View { server: servers.first, port, floating_ip, port_is_stale: seen.port_is_stale })
     }
 
     async fn wanted_server(&self, acting: &Acting, request: &ServerRequest) -> ProviderResult<Wanted> {
@@ -488,16 +514,18 @@ impl Session<'_> {
     /// The names of the cloud's flavors: those that are kept, unless one of these servers has another.
     pub(super) async fn flavor_names(&self, servers: &[ServerBody]) -> ProviderResult<Arc<FlavorNames>> {
         let kept = self.provider.flavors.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        if let Some((read_at, names)) = kept
-            && read_at.elapsed() < FLAVORS_FRESH_FOR
-            && names.knows(servers)
+        let kept = kept.filter(|kept| kept.read_at.elapsed() < FLAVORS_FRESH_FOR);
+        if let Some(kept) = &kept
+            && kept.names.missing(servers).is_subset(&kept.gone)
         {
-            return Ok(names);
+            return Ok(Arc::clone(&kept.names));
         }
         let listed = self.all_flavors().await?.into_iter().map(|flavor| (flavor.name, flavor.id));
         let names = Arc::new(FlavorNames(listed.collect::<BTreeMap<_, _>>()));
-        *self.provider.flavors.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some((Instant::now(), Arc::clone(&names)));
+        let mut gone = kept.map(|kept| kept.gone).unwrap_or_default();
+        gone.extend(names.missing(servers));
+        let kept = KeptFlavors { read_at: Instant::now(), names: Arc::clone(&names), gone };
+        *self.provider.flavors.lock().unwrap_or_else(PoisonError::into_inner) = Some(kept);
         Ok(names)
     }
 

@@ -11,7 +11,7 @@
 //! somebody else's (B2). What the cloud does not take now (metadata, of a server that is being built) is left out, and
 //! then the convergence does not say that it has reached what was asked for.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -19,9 +19,9 @@ use jiff::tz::TimeZone;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
+use super::doubles::{Chosen, Marked, choose};
 use super::names::{self, Claim};
 use super::ports::{FloatingIpBody, PortBody, PortOptions, nothing_if_null};
-use super::session::at_most_one;
 use crate::model::ids::{
     FlavorId, ImageId, Incarnation, ProviderFloatingIpId, ProviderPortId, ProviderServerId, RegionId, ServerId,
 };
@@ -38,7 +38,7 @@ const OWN_KEYS: [&str; 2] = ["region:server_id", "serverID"];
 const IMAGE_KEY: &str = "region:image_id";
 
 /// Which server it is, as a tag: several of them can be searched for at once.
-const TAG_PREFIX: &str = "server=";
+pub(super) const TAG_PREFIX: &str = "server=";
 
 /// What Nova takes at most, of a key and of a value.
 const METADATA_LEN_MAX: usize = 255;
@@ -51,6 +51,8 @@ pub(super) struct ServerBody {
     #[serde(default, deserialize_with = "nothing_if_null")]
     pub status: String,
     pub created: Timestamp,
+    #[serde(default)]
+    pub updated: Option<Timestamp>,
     #[serde(default)]
     image: Value,
     #[serde(default)]
@@ -65,6 +67,16 @@ pub(super) struct ServerBody {
     power: u8,
     #[serde(rename = "OS-SRV-USG:launched_at", default, deserialize_with = "time_without_zone")]
     pub launched: Option<Timestamp>,
+    /// What went wrong, of one that failed.
+    #[serde(default)]
+    fault: Option<FaultOfServer>,
+}
+
+/// For operators: it names hosts and services.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+struct FaultOfServer {
+    #[serde(default)]
+    message: String,
 }
 
 /// Nova says its name, and no longer its id.
@@ -95,17 +107,30 @@ impl FlavorNames {
         self.0.values().find(|own| flavor_id(own) == flavor).map(String::as_str)
     }
 
-    /// Does it know what every one of these has?
-    pub fn knows(&self, servers: &[ServerBody]) -> bool {
-        let known = |server: &ServerBody| {
-            server.flavor.id.is_some()
-                || server.flavor.original_name.as_ref().is_none_or(|name| self.0.contains_key(name))
-        };
-        servers.iter().all(known)
+    /// What these have that is not among them.
+    pub fn missing(&self, servers: &[ServerBody]) -> BTreeSet<String> {
+        let flavors = servers.iter().map(|server| &server.flavor).filter(|flavor| flavor.id.is_none());
+        let names = flavors.filter_map(|flavor| flavor.original_name.as_ref());
+        names.filter(|name| !self.0.contains_key(*name)).cloned().collect()
+    }
+}
+
+impl Marked for ServerBody {
+    const WORD: &'static str = "server";
+    fn id(&self) -> &str {
+        &self.id
+    }
+    fn incarnation(&self) -> Option<Incarnation> {
+        Self::incarnation(self)
     }
 }
 
 impl ServerBody {
+    /// Why it failed, in the cloud's own words.
+    pub fn fault(&self) -> Option<&str> {
+        self.fault.as_ref().map(|fault| fault.message.as_str())
+    }
+
     /// The server that it says it is. Metadata can be changed by whoever may change the server; a tag is ours.
     fn said(&self) -> Option<&str> {
         let by_tag = self.tags.iter().find_map(|tag| tag.strip_prefix(TAG_PREFIX));
@@ -241,13 +266,11 @@ impl Sighting {
         self.servers.is_empty() && self.ports.is_empty() && self.floating_ips.is_empty()
     }
 
-    pub fn consistent(self) -> ProviderResult<View> {
-        Ok(View {
-            server: at_most_one(self.servers, "server")?,
-            port: at_most_one(self.ports, "port")?,
-            floating_ip: at_most_one(self.floating_ips, "floating address")?,
-            port_is_stale: self.port_is_stale,
-        })
+    /// The machine that has the port, and others that were made on it.
+    pub fn chosen(&mut self, known: Option<&str>) -> ProviderResult<Chosen<ServerBody>> {
+        let ports = &self.ports;
+        let has_port = |server: &ServerBody| ports.iter().any(|port| port.device_id == server.id);
+        choose(std::mem::take(&mut self.servers), known, has_port)
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::asking::Ask;
 use super::connection::Acting;
+use super::doubles::{choose, taken_away};
 use super::session::{Removals, Session, at_most_one, on};
 use super::volume_plan::{self as planning, VolumeBody, VolumeStep};
 use crate::model::ids::ServerId;
@@ -30,7 +31,13 @@ impl Session<'_> {
         let acting = self.principal_of(request.identity).await?;
         let seen = self.look_at_volume(&acting, request).await?;
         let observed = |fact| Ok(Observed { sequence: seen.sequence, fact });
-        let mut volume = match at_most_one(seen.fact, "volume")? {
+        let known = request.detail.volume.as_ref().map(|id| id.0.as_str());
+        let volumes = choose(seen.fact, known, |volume| !volume.attachments.is_empty())?;
+        if !volumes.doubles.is_empty() {
+            self.take_volumes_away(&acting, &volumes.doubles).await?;
+            return Err(taken_away(&request.id));
+        }
+        let mut volume = match volumes.first {
             Some(volume) => volume,
             None if request.detail.was_whole => {
                 let (converged, fingerprint) = (Some(request.generation), Fingerprint::new().value());
@@ -182,18 +189,22 @@ impl Session<'_> {
         if seen.is_empty() {
             return Ok(Deletion::Absent);
         }
+        self.take_volumes_away(&acting, &seen).await?;
+        let left = self.look_at_volume(&acting, request).await?.fact;
+        Ok(if left.is_empty() { Deletion::Absent } else { Deletion::Underway })
+    }
+
+    async fn take_volumes_away(&self, acting: &Acting, volumes: &[VolumeBody]) -> ProviderResult<()> {
         let mut removals = Removals::default();
-        for volume in &seen {
+        for volume in volumes {
             if !volume.attachments.is_empty() && volume.is_idle() {
-                removals.add(self.detach(&acting, volume).await)?;
+                removals.add(self.detach(acting, volume).await)?;
             } else if volume.can_be_deleted() {
                 let endpoint = delete_volume::Request::builder().id(volume.id.clone()).build();
                 let operation = on(Service::BlockStorage, "delete-volume", &volume.id);
-                removals.add(self.take_away(&acting, operation, endpoint).await)?;
+                removals.add(self.take_away(acting, operation, endpoint).await)?;
             }
         }
-        removals.end()?;
-        let left = self.look_at_volume(&acting, request).await?.fact;
-        Ok(if left.is_empty() { Deletion::Absent } else { Deletion::Underway })
+        removals.end()
     }
 }

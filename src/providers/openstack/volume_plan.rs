@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::doubles::Marked;
 use super::names::{self, Claim};
 use super::ports::nothing_if_null;
 use crate::model::ids::{Incarnation, ProviderVolumeId, ServerId, VolumeId};
@@ -45,6 +46,16 @@ pub(super) struct AttachmentBody {
 /// What a volume is called. The service before us had none.
 pub(super) fn name(id: VolumeId) -> String {
     format!("{VOLUME_PREFIX}{id}")
+}
+
+impl Marked for VolumeBody {
+    const WORD: &'static str = "volume";
+    fn id(&self) -> &str {
+        &self.id
+    }
+    fn incarnation(&self) -> Option<Incarnation> {
+        Self::incarnation(self)
+    }
 }
 
 impl VolumeBody {

@@ -24,7 +24,7 @@ use uuid::Uuid;
 
 use super::{OpenstackProvider, Principal, Principals};
 use crate::model::ambient::Ambient;
-use crate::model::ids::{IdentityId, OrganizationId, RegionId, ServerId};
+use crate::model::ids::{IdentityId, Key, OrganizationId, RegionId};
 use crate::model::openstack::{CloudsYaml, CredentialSource, OpenstackSettings};
 use crate::model::sealed::Sealed;
 use crate::providers::pool::{Pool, PoolSettings};
@@ -77,7 +77,7 @@ impl Principals for Nobody {
         Err(ProviderError::PrincipalMissing)
     }
 
-    async fn of_server(&self, _: ServerId) -> ProviderResult<Option<IdentityId>> {
+    async fn of(&self, _: Key) -> ProviderResult<Option<IdentityId>> {
         Ok(None)
     }
 

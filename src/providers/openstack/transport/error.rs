@@ -53,6 +53,13 @@ impl Refusal {
         let message = message.chars().take(MESSAGE_LEN_MAX).collect();
         Self { status, kind, message, retry_after: retry_after(headers), is_of_service }
     }
+
+    /// Could a new token help? Nova hands on the one that it got: it may believe in it for minutes after its end, while
+    /// Glance does not, and then only quotes what that says.
+    pub(super) fn blames_token(&self) -> bool {
+        self.status == StatusCode::UNAUTHORIZED
+            || (self.status == StatusCode::BAD_REQUEST && self.message.starts_with("Not authorized for image"))
+    }
 }
 
 /// Neutron's and everybody else's word, and the message. Each service wraps it differently: one object inside another,

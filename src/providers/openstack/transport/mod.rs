@@ -5,7 +5,8 @@
 //! - a [`Client`] is one login, with the scope it was made for, for as long as it lives;
 //! - addresses come from the catalogue of that login's token, by region and interface, versions pinned ([`catalogue`]);
 //! - microversions are agreed once for each service, and every call says the same one;
-//! - a 401 is answered by one new log-in and one repetition, whatever the method: who was not let in has done nothing;
+//! - a 401 is answered by one new log-in and one repetition, whatever the method: who was not let in has done nothing.
+//!   So is what Nova says when those behind it no longer take the token;
 //! - every refusal has its meaning ([`error`]), and nothing secret is printed ([`secret`]).
 //!
 //! How many calls there are at once, how long each may take and in which order they go is the region's pool's business.
@@ -267,11 +268,14 @@ impl Client {
             let mut headers = headers.clone();
             headers.insert("x-auth-token", token.header.clone());
             let answer = self.cloud.send(method.clone(), url.clone(), headers, body.clone()).await?;
-            match answer.status() {
-                StatusCode::UNAUTHORIZED if stale.is_none() => stale = Some(token),
-                status if status.is_success() => return Ok(answer),
-                status => return Err(CallError::Refused(Refusal::of(status, answer.headers(), answer.body()))),
+            if answer.status().is_success() {
+                return Ok(answer);
             }
+            let refusal = Refusal::of(answer.status(), answer.headers(), answer.body());
+            if stale.is_some() || !refusal.blames_token() {
+                return Err(CallError::Refused(refusal));
+            }
+            stale = Some(token);
         }
     }
 

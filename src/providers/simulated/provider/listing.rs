@@ -39,7 +39,10 @@ impl Session<'_> {
         let answer = self.read_alone(Call::List { kind: object, only, after }).await?;
         let Answer::Page { rows, next } = answer.fact else { return Err(unexpected()) };
         let items = rows.into_iter().filter_map(|row| listed(row, answer.sequence)).collect();
-        Ok(Observed { sequence: answer.sequence, fact: Listing { items, next: next.map(|id| id.0) } })
+        Ok(Observed {
+            sequence: answer.sequence,
+            fact: Listing { items, next: next.map(|id| id.0), unsure: Vec::new() },
+        })
     }
 }
 
