@@ -335,7 +335,7 @@ struct Seen {
     unknown: Vec<(Key, Incarnation)>,
 }
 
-/// Reads everything of a kind, page by page; tells what differs, and returns what is there.
+/// Reads everything of a kind, page by page; tells what differs, and returns what was seen.
 async fn look_at_kind(
     telling: &mut Telling<'_>,
     region: RegionId,

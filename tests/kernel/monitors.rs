@@ -85,6 +85,40 @@ async fn b26_a_poll_of_n_networks_costs_one_read_per_thousand() {
     .await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_no_record_owns_is_shown_after_two_looks_and_left_alone() {
+    let (mut world, life) = world().await;
+    // The region without VLANs: those of the lost network would be claimed again, and be taken.
+    let region = world.regions()[1];
+    let lost = create(&world, &life, "lost", region).await;
+    provisioned(&life, lost).await;
+    life.supervision.stop(Duration::from_secs(1)).await;
+    // A backup from before is restored.
+    world.disk = MemoryDisk::new();
+    world.furnish().await;
+    let life = world.begin_life().await;
+    let kept = create(&world, &life, "kept", region).await;
+    provisioned(&life, kept).await;
+    let inspector = life.supervision.inspector();
+    let orphans = async || inspector.orphans(OrphanPage { region: None, after: None, limit: 10 }).await;
+    let began = tokio::time::Instant::now();
+    eventually("shown", async || !orphans().await.is_empty()).await;
+    assert!(began.elapsed() > world.options.poll_settled / 2, "one look proves nothing");
+    let [orphan] = orphans().await.try_into().expect("one");
+    assert_eq!((orphan.region, orphan.kind, orphan.id), (region, Kind::Network, lost));
+    assert_eq!(orphan.why, "no-record");
+
+    let handle = life.clouds.handle(region).expect("simulated");
+    tokio::time::sleep(world.options.poll_settled * 5).await;
+    let networks = handle.inventory().await.expect("books").networks;
+    assert_eq!(networks.len(), 2, "it is left alone");
+    let is_lost = |id: Option<Uuid>| id == Some(lost);
+    let object = networks.into_iter().find(|network| is_lost(network.marks.map(|marks| marks.id))).expect("there");
+    handle.change_directly(BackdoorChange::Delete { id: object.id }).await.expect("deletes");
+    eventually("forgotten", async || orphans().await.is_empty()).await;
+    provisioned(&life, kept).await;
+}
+
 /// Clouds whose lists show nothing, and say that this means nothing.
 struct Discreet(Arc<dyn CloudFactory>);
 
@@ -155,38 +189,4 @@ async fn what_a_list_says_nothing_of_is_not_missed() {
     tokio::time::sleep(world.options.poll_settled * 3).await;
     let history = life.store.history(key(id)).await.expect("reads");
     assert_eq!(history.len(), passes, "nothing was said: {history:?}");
-}
-
-#[tokio::test(start_paused = true)]
-async fn what_no_record_owns_is_shown_after_two_looks_and_left_alone() {
-    let (mut world, life) = world().await;
-    // The region without VLANs: those of the lost network would be claimed again, and be taken.
-    let region = world.regions()[1];
-    let lost = create(&world, &life, "lost", region).await;
-    provisioned(&life, lost).await;
-    life.supervision.stop(Duration::from_secs(1)).await;
-    // A backup from before is restored.
-    world.disk = MemoryDisk::new();
-    world.furnish().await;
-    let life = world.begin_life().await;
-    let kept = create(&world, &life, "kept", region).await;
-    provisioned(&life, kept).await;
-    let inspector = life.supervision.inspector();
-    let orphans = async || inspector.orphans(OrphanPage { region: None, after: None, limit: 10 }).await;
-    let began = tokio::time::Instant::now();
-    eventually("shown", async || !orphans().await.is_empty()).await;
-    assert!(began.elapsed() > world.options.poll_settled / 2, "one look proves nothing");
-    let [orphan] = orphans().await.try_into().expect("one");
-    assert_eq!((orphan.region, orphan.kind, orphan.id), (region, Kind::Network, lost));
-    assert_eq!(orphan.why, "no-record");
-
-    let handle = life.clouds.handle(region).expect("simulated");
-    tokio::time::sleep(world.options.poll_settled * 5).await;
-    let networks = handle.inventory().await.expect("books").networks;
-    assert_eq!(networks.len(), 2, "it is left alone");
-    let is_lost = |id: Option<uuid::Uuid>| id == Some(lost);
-    let object = networks.into_iter().find(|network| is_lost(network.marks.map(|marks| marks.id))).expect("there");
-    handle.change_directly(BackdoorChange::Delete { id: object.id }).await.expect("deletes");
-    eventually("forgotten", async || orphans().await.is_empty()).await;
-    provisioned(&life, kept).await;
 }

@@ -1,13 +1,17 @@
 //! A region whose tenants share one project: everything works, nothing of Keystone is made, nothing is left.
 
+use std::collections::BTreeSet;
+use std::time::Duration;
+
 use regent::model::ambient::Ambient;
-use regent::model::ids::NetworkId;
+use regent::model::ids::{Kind, NetworkId};
 use regent::model::network::NetworkDetail;
 use regent::model::openstack::{CloudsYaml, CredentialSource, Isolation};
 use regent::providers::openstack::check::check;
 use regent::providers::openstack::names;
 use regent::providers::{Provider, ProviderError};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 use super::cloud::{Admin, Facts, id};
 use super::machines::{Pages, Place};
@@ -56,8 +60,18 @@ impl Lodging {
         let token = answer.headers().get("x-subject-token").expect("a token").clone();
         let body = json!({ "application_credential": { "name": "regent" } });
         let path = format!("{keystone}/users/{}/application_credentials", self.user);
-        let answer = post(path, body).header("x-auth-token", token).send().await.expect("a credential");
-        let body: Value = answer.json().await.expect("a body");
+        let mut tries = 0;
+        let body: Value = loop {
+            let asked = post(path.clone(), body.clone()).header("x-auth-token", token.clone());
+            let answer = asked.send().await.expect("an answer");
+            // Keystone may refuse a role that it has given a moment ago.
+            match answer.status().as_u16() {
+                201 => break answer.json().await.expect("a body"),
+                400 if tries < 10 => tries += 1,
+                status => panic!("{status}: {:?}", answer.text().await),
+            }
+            tokio::time::sleep(Duration::from_millis(300)).await;
+        };
         let text = |key: &str| body["application_credential"][key].as_str().expect("a text").to_owned();
         let (id, secret) = (text("id"), text("secret"));
         let auth = format!(
@@ -117,6 +131,19 @@ impl Lodging {
     }
 }
 
+/// What a list shows, to its end.
+async fn listed(place: &Place, kind: Kind, only: Option<&[Uuid]>) -> BTreeSet<Uuid> {
+    let (context, mut found, mut after) = (place.context(), BTreeSet::new(), None);
+    loop {
+        let page = place.world.provider.list(&context, kind, only, after.as_deref()).await.expect("a list").fact;
+        found.extend(page.items.iter().map(|listed| listed.key.id));
+        after = page.next;
+        if after.is_none() {
+            return found;
+        }
+    }
+}
+
 #[tokio::test]
 async fn everything_of_two_tenants_is_made_in_one_project_and_unmade_again() {
     let lodging = Lodging::new().await;
@@ -136,6 +163,17 @@ async fn everything_of_two_tenants_is_made_in_one_project_and_unmade_again() {
         requests.push((group, request));
     }
     assert_ne!(requests[0].1.detail.server, requests[1].1.detail.server);
+    let ids = |kind| match kind {
+        Kind::Network => [one.network.id.0, other.network.id.0],
+        Kind::SecurityGroup => [requests[0].0.0, requests[1].0.0],
+        _ => [requests[0].1.id.0, requests[1].1.id.0],
+    };
+    for kind in [Kind::Network, Kind::SecurityGroup, Kind::Server] {
+        let wanted = ids(kind).into_iter().collect::<BTreeSet<_>>();
+        assert_eq!(listed(&one, kind, None).await, wanted, "{kind}: all that is in the project");
+        let mine = ids(kind)[0];
+        assert_eq!(listed(&one, kind, Some(&[mine])).await, BTreeSet::from([mine]), "{kind}");
+    }
     let calls = one.world.calls();
     one.world.principal().await;
     assert_eq!(one.world.changes_since(calls), [], "what is as it should be is left alone");

@@ -561,7 +561,7 @@ impl Session<'_> {
         self.note(detail).await
     }
 
-    async fn take_server_group_away(&self, acting: &Acting, group: &Named) -> ProviderResult<()> {
+    pub(super) async fn take_server_group_away(&self, acting: &Acting, group: &Named) -> ProviderResult<()> {
         let endpoint = delete_group::Request::builder().id(group.id.clone()).build();
         self.take_away(acting, on(Service::Compute, "delete-server-group", &group.id), endpoint).await
     }

@@ -6,14 +6,11 @@
 
 use std::sync::Arc;
 
-use openstack_sdk_compute::v2::server_group::delete as delete_group;
-
 use super::connection::Acting;
 use super::principals::{Access, Principal};
-use super::session::{Removals, Session, on};
+use super::session::{Removals, Session};
 use crate::model::identity::IdentityDetail;
 use crate::model::ids::{ProviderProjectId, ProviderUserId};
-use crate::providers::pool::Service;
 use crate::providers::{Deletion, IdentityRequest, Observed, ProviderError, ProviderResult};
 
 /// What is said when a principal's place is not where the region's settings say: nothing of it would be found, all of it
@@ -47,9 +44,7 @@ impl Session<'_> {
             removals.add(self.take_key_pair_away(&acting, request.id, &principal).await)?;
         }
         for group in self.server_groups(&acting, request, &principal.project).await? {
-            let endpoint = delete_group::Request::builder().id(group.id.clone()).build();
-            let operation = on(Service::Compute, "delete-server-group", &group.id);
-            removals.add(self.take_away(&acting, operation, endpoint).await)?;
+            removals.add(self.take_server_group_away(&acting, &group).await)?;
         }
         removals.end()?;
         let left = self.server_groups(&acting, request, &principal.project).await?;

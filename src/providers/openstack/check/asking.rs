@@ -20,7 +20,7 @@ use crate::providers::openstack::session::{Session, on};
 use crate::providers::openstack::transport::{CallError, CatalogueEntry, Client, Grant, canonical};
 use crate::providers::openstack::{OpenstackProvider, connection};
 use crate::providers::pool::Service;
-use crate::providers::{CallContext, ProviderError, ProviderResult};
+use crate::providers::{CallContext, Observed, ProviderError, ProviderResult};
 
 /// The services whose microversions we ask for.
 const VERSIONED: [&str; 3] = ["compute", "block-storage", "placement"];
@@ -264,31 +264,35 @@ impl Session<'_> {
         if !own.is_yes() {
             return sights;
         }
-        let ask = |service: ServiceType, path: &str| Ask::get(service, path.to_owned());
         if is_here(services, "compute") {
-            let all = ask(ServiceType::Compute, "servers").with("all_tenants", "true").with("limit", "1");
-            sights.servers = self.may(Service::Compute, "see-servers", all).await;
+            sights.servers = self.sees(Service::Compute).await;
         }
         if is_here(services, "load-balancer") {
-            // Of a project that is nobody's: who sees all of them is shown none, and everybody else is refused.
-            let nobody = Uuid::nil().simple().to_string();
-            let all = ask(ServiceType::LoadBalancer, "lbaas/loadbalancers").with("project_id", nobody);
-            sights.load_balancers = self.may(Service::LoadBalancer, "see-load-balancers", all).await;
+            sights.load_balancers = self.sees(Service::LoadBalancer).await;
         }
         if is_here(services, "placement") {
-            let all = ask(ServiceType::Placement, "resource_providers").with("name", NO_PHYSICAL_NETWORK);
-            sights.hosts = self.may(Service::Compute, "see-hosts", all).await;
+            sights.hosts = self.sees_hosts().await;
         }
         if is_here(services, "network") {
-            sights.networks = self.sees_everything(Service::Network).await.into();
+            sights.networks = self.sees(Service::Network).await;
             sights.vlans = self.may_choose_vlans().await;
         }
         sights
     }
 
-    async fn may(&self, service: Service, operation: &'static str, ask: Ask) -> Answer {
-        let read: ProviderResult<crate::providers::Observed<Value>> =
-            self.read(&Acting::Observer, on(service, operation, ""), ask.build()).await;
+    /// Is the account shown what is everybody's?
+    async fn sees(&self, service: Service) -> Answer {
+        match self.sees_everything(service).await {
+            Ok(true) => Answer::Yes(()),
+            Ok(false) => Answer::Refused,
+            Err(error) => Err(error).into(),
+        }
+    }
+
+    async fn sees_hosts(&self) -> Answer {
+        let ask = Ask::get(ServiceType::Placement, "resource_providers".to_owned()).with("name", NO_PHYSICAL_NETWORK);
+        let operation = on(Service::Compute, "see-hosts", "");
+        let read: ProviderResult<Observed<Value>> = self.read(&Acting::Observer, operation, ask.build()).await;
         read.map(|_| ()).into()
     }
 

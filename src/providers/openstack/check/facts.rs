@@ -120,7 +120,7 @@ pub struct Trial {
 #[derive(Clone, Debug, Default)]
 pub struct Sights {
     pub servers: Answer,
-    pub networks: Answer<bool>,
+    pub networks: Answer,
     pub load_balancers: Answer,
     pub hosts: Answer,
     /// Networks of VLANs that we choose.

@@ -288,13 +288,7 @@ fn sights(facts: &Facts) -> Vec<Line> {
         }
     };
     add("lists, servers", &sights.servers, in_one, policy("nova", "servers:detail:get_all_tenants"));
-    let networks = match &sights.networks {
-        Answer::Yes(true) => Answer::Yes(()),
-        Answer::Yes(false) => Answer::Refused,
-        Answer::NotAsked => Answer::NotAsked,
-        other => Answer::Failed(other.reason()),
-    };
-    add("lists, networks", &networks, in_one, policy("neutron", "context_with_global_access and get_…"));
+    add("lists, networks", &sights.networks, in_one, policy("neutron", "context_with_global_access and get_…"));
     add("lists, load balancers", &sights.load_balancers, in_one, policy("octavia", "load-balancer:global_observer"));
     add("hosts", &sights.hosts, "can be looked up", policy("placement", "placement:resource_providers:list"));
     add("VLANs", &sights.vlans, "can be chosen", policy("neutron", "create_network:provider:…"));

@@ -47,13 +47,7 @@ fn good() -> Facts {
             quotas: ["compute", "network", "block-storage"].map(|service| (service, yes())).into(),
             left: Vec::new(),
         },
-        sights: Sights {
-            servers: yes(),
-            networks: Answer::Yes(true),
-            load_balancers: yes(),
-            hosts: yes(),
-            vlans: yes(),
-        },
+        sights: Sights { servers: yes(), networks: yes(), load_balancers: yes(), hosts: yes(), vlans: yes() },
         offers: Offers {
             external_networks: Answer::Yes(vec![(ProviderExternalNetworkId("e".to_owned()), "public".to_owned())]),
             volume_types: Answer::Yes(vec![volume_type]),

@@ -277,9 +277,9 @@ impl Session<'_> {
             Kind::SecurityGroup => self.list_security_groups(look).await,
             Kind::LoadBalancer => self.list_load_balancers(look).await,
             Kind::Server => self.list_servers(look).await,
+            Kind::Identity => self.list_identities(only).await,
             Kind::Volume => self.list_volumes(look).await,
             Kind::Image => self.list_images(look).await,
-            Kind::Identity => self.list_identities(only).await,
             _ => Err(ProviderError::Unsupported("lists of this kind")),
         }
     }

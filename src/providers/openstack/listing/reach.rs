@@ -116,6 +116,10 @@ impl Session<'_> {
     }
 
     async fn tenant_of(&self, project: &ProviderProjectId) -> ProviderResult<Option<Acting>> {
+        // Where all share one project, the account itself is the tenant.
+        if self.provider.settings.isolation == Isolation::Project {
+            return Ok(Some(Acting::Steward(project.clone())));
+        }
         let projects = self.projects().await?;
         let Some(own) = projects.iter().find(|own| own.id == *project) else { return Ok(None) };
         match self.principal_of(own.identity).await {
@@ -138,7 +142,8 @@ impl Session<'_> {
     /// The projects that what is looked for can lie in, in order.
     async fn projects_of(&self, look: Look<'_>) -> ProviderResult<Arc<Vec<OwnProject>>> {
         let all = self.projects().await?;
-        let Some(only) = look.only else { return Ok(all) };
+        let is_one = self.provider.settings.isolation == Isolation::Project;
+        let Some(only) = look.only.filter(|_| !is_one) else { return Ok(all) };
         let held = self.sweeps().of_look.clone().filter(|held| look.after.is_some() && held.is_of(look.kind, only));
         if let Some(held) = held {
             return Ok(held.projects);
@@ -156,6 +161,10 @@ impl Session<'_> {
 
     /// The projects of our principals, in order.
     pub(super) async fn projects(&self) -> ProviderResult<Arc<Vec<OwnProject>>> {
+        if self.provider.settings.isolation == Isolation::Project {
+            let id = self.grant(&Acting::Observer).await?.project.ok_or(ProviderError::Unauthorized)?;
+            return Ok(Arc::new(vec![OwnProject { id, identity: IdentityId(Uuid::nil()) }]));
+        }
         let held = self.sweeps().projects.clone();
         if let Some((_, projects)) = held.filter(|(at, _)| at.elapsed() < SWEEP_MAX) {
             return Ok(projects);
@@ -177,9 +186,9 @@ impl Session<'_> {
 
     /// Does the service show the service account, in its own project, what is everybody's?
     pub(in crate::providers::openstack) async fn sees_everything(&self, service: Service) -> ProviderResult<bool> {
-        // Where all principals share the account's own project, that is everything.
+        // Where all share one project, that one is listed: what is others' in the cloud is nothing to us.
         if self.provider.settings.isolation == Isolation::Project {
-            return Ok(true);
+            return Ok(service == Service::Image);
         }
         let held = self.sweeps().sights.get(&service).copied();
         if let Some((_, sees)) = held.filter(|(at, _)| at.elapsed() < BELIEVED_FOR) {

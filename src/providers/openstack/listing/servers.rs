@@ -25,7 +25,6 @@ use super::super::session::Session;
 use super::standing::{Addresses, Beside, earlier};
 use super::{Line, Look, NAMES_MAX, Source, Turned};
 use crate::model::ids::{Incarnation, Key, Kind, ServerId};
-use crate::model::openstack::Isolation;
 use crate::providers::call::Fact;
 use crate::providers::pool::Service;
 use crate::providers::{Listed, Listing, Observed, ProviderResult, Sequence};
@@ -109,9 +108,7 @@ impl Session<'_> {
         let tags = look.names(TAG_PREFIX).join(",");
         let mut source = servers("list-servers").with("tags-any", Some(tags).filter(|tags| !tags.is_empty()));
         if place.project.is_none() {
-            if self.provider.settings.isolation == Isolation::Principal {
-                source = source.with("all_tenants", ["1".to_owned()]);
-            }
+            source = source.with("all_tenants", ["1".to_owned()]);
             if look.only.is_none() && look.after.is_none() {
                 self.sweeps().machines.clear();
             }
