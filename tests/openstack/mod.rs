@@ -259,7 +259,7 @@ impl World {
         let detail = loop {
             match self.provider.converge_identity(&context, &self.identity_request()).await {
                 Ok(made) => break made.fact,
-                Err(ProviderError::Conflict(_)) if tries < 5 => tries += 1,
+                Err(ProviderError::Conflict(_) | ProviderError::Unauthorized) if tries < 5 => tries += 1,
                 Err(error) => panic!("no principal: {error}"),
             }
         };

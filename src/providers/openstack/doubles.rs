@@ -1,7 +1,7 @@
 //! What becomes of several where there can be one.
 //!
 //! A process that is killed takes the answer with it, but not the order: its successor looks before the cloud has carried
-//! that out, finds nothing, and orders again. Neither name is unique in Neutron, Nova, Cinder or Octavia, so there are two
+//! that out, finds nothing, and orders again. No name is unique in Neutron, Nova, Cinder or Octavia, so there are two
 //! then. Both carry our mark, and say that they are of the same life of the same resource: the one that is used stays, or
 //! else the one on record, or else the first, and the others go. What carries no mark is not ours to remove: then an
 //! operator must look.
@@ -29,7 +29,9 @@ pub(super) fn choose<T: Marked>(
     known: Option<&str>,
     is_used: impl Fn(&T) -> bool,
 ) -> ProviderResult<Chosen<T>> {
-    objects.sort_by_cached_key(|object| (!is_used(object), known != Some(object.id()), object.id().to_owned()));
+    objects.sort_by_cached_key(|object| {
+        (!is_used(object), known != Some(object.id()), object.incarnation().is_none(), object.id().to_owned())
+    });
     let count = objects.len();
     let mut objects = objects.into_iter();
     let chosen = Chosen { first: objects.next(), doubles: objects.collect() };
@@ -81,6 +83,7 @@ mod tests {
     #[test]
     fn what_is_not_marked_or_is_used_too_is_not_taken_away() {
         assert_eq!(chosen(vec![Thing("a", true), Thing("b", false)], None, &[]), None);
+        assert_eq!(chosen(vec![Thing("a", false), Thing("b", true)], None, &[]), None);
         assert_eq!(chosen(vec![Thing("a", true), Thing("b", true)], None, &["a", "b"]), None);
         assert_eq!(chosen(vec![Thing("a", true), Thing("b", false)], None, &["b"]), Some(("b".to_owned(), 1)));
         assert_eq!(chosen(vec![Thing("a", false)], None, &[]), Some(("a".to_owned(), 0)));
