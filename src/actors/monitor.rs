@@ -218,7 +218,7 @@ impl State {
             let count = u32::try_from(orphans.len()).unwrap_or(u32::MAX);
             let labels = [("region", region.to_string()), ("kind", kind.word().to_owned())];
             metrics::gauge!("regent_orphans", &labels).set(f64::from(count));
-            if self.environment.graph.note_orphans(region, kind, orphans) {
+            if self.environment.graph.note_orphans(region, kind, orphans) && count > 0 {
                 tracing::warn!(%region, %kind, count, "the cloud holds objects of ours that no record owns");
             }
         }
@@ -364,6 +364,9 @@ async fn look_at_kind(
                 unknown.push((listed.key, listed.incarnation));
             }
             telling.compare(listed).await;
+        }
+        if page.fact.next.is_some() && page.fact.next == after {
+            return Err(ProviderError::Inconsistent("a list that does not end".to_owned()));
         }
         after = page.fact.next;
         if after.is_none() {

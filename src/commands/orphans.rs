@@ -15,9 +15,13 @@ const ANSWER_DURATION_MAX: Duration = Duration::from_secs(10);
 const PAGES_MAX: usize = 20;
 
 pub async fn orphans(arguments: &OrphansArguments) -> Result<Done, CommandError> {
-    let server = server(&arguments.data.data_dir)?;
-    let url = arguments.admin_url.clone().unwrap_or(server.admin_url);
-    let token = arguments.token.clone().unwrap_or(server.token);
+    let (url, token) = match (arguments.admin_url.clone(), arguments.token.clone()) {
+        (Some(url), Some(token)) => (url, token),
+        (url, token) => {
+            let server = server(&arguments.data.data_dir)?;
+            (url.unwrap_or(server.admin_url), token.unwrap_or(server.token))
+        }
+    };
     let http = reqwest::Client::builder().timeout(ANSWER_DURATION_MAX).build()?;
     let mut found: Vec<OrphanView> = Vec::new();
     for _ in 0..PAGES_MAX {

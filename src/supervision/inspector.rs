@@ -19,7 +19,7 @@ use crate::graph::snapshot::{Phase, Snapshot};
 use crate::model::edge::Holder;
 use crate::model::ids::{Key, Kind, RegionId};
 use crate::model::metadata::Metadata;
-use crate::model::orphan::{Orphan, Stray};
+use crate::model::orphan::{Orphan, Stray, Why};
 use crate::store::{Batch, Refusal, StoreError, Write};
 
 /// How many children of one node the tree shows. A person reads a screenful; the list of actors has the rest.
@@ -85,7 +85,9 @@ impl Inspector {
 
     fn orphan(&self, region: RegionId, orphan: Orphan) -> OrphanView {
         let Stray { key, incarnation, why } = orphan.stray;
-        let removal = self.environment.clouds.get(region).and_then(|provider| provider.removal(key));
+        // By its name alone, the command for another life's would reach the living one as well.
+        let is_alone = why == Why::NoRecord;
+        let removal = self.environment.clouds.get(region).filter(|_| is_alone).and_then(|cloud| cloud.removal(key));
         OrphanView {
             region,
             kind: key.kind,

@@ -14,7 +14,7 @@
 //!
 //! Images outlive what they were made from, in the project that they were made in: while there are some, it stays.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,14 +64,18 @@ pub(super) const STEWARD_ROLE: &str = "manager";
 /// No limit: how much a tenant may have is decided here, and not by the cloud.
 const UNLIMITED: i32 = -1;
 
+/// How many projects are asked for at a time, and how often. More principals than that no region has.
+const PROJECTS_MAX: usize = 1000;
+const PROJECT_PAGES_MAX: usize = 1000;
+
 /// Keystone takes every token as revoked that was issued up to the second in which a password changed: it is waited
 /// until that second is over.
 const REVOCATION_GRAIN: Duration = Duration::from_millis(1_100);
 
 #[derive(Clone, Debug, Deserialize)]
-struct ProjectBody {
-    id: String,
-    name: String,
+pub(super) struct ProjectBody {
+    pub id: String,
+    pub name: String,
     #[serde(default)]
     tags: Vec<String>,
 }
@@ -581,15 +585,40 @@ impl Session<'_> {
         Ok(groups)
     }
 
-    /// The projects of the domain that carry one of our names, in one read. What carries no mark is not ours yet.
+    /// All projects of the domain. Keystone shows a thousand at a time, and says nothing of the others; an older one shows
+    /// the same ones again.
+    pub(super) async fn projects_of_domain(&self) -> ProviderResult<Observed<Vec<ProjectBody>>> {
+        let domain = self.grant(&Acting::Manager).await?.domain.ok_or(ProviderError::Unauthorized)?;
+        let mut all = Observed { sequence: Sequence::default(), fact: Vec::<ProjectBody>::new() };
+        for page in 0..PROJECT_PAGES_MAX {
+            let mut ask = Ask::get(ServiceType::Identity, "projects".to_owned()).with("domain_id", &domain);
+            ask = ask.with("limit", PROJECTS_MAX.to_string());
+            let marker = all.fact.last().map(|last| last.id.clone()).unwrap_or_default();
+            if page > 0 {
+                ask = ask.with("marker", &marker);
+            }
+            let operation = on(Service::Identity, "list-projects", marker);
+            let ask = ask.within("projects").build();
+            let seen: Observed<Vec<ProjectBody>> = self.read_alone(&Acting::Manager, operation, ask).await?;
+            if page == 0 {
+                all.sequence = seen.sequence;
+            }
+            let known = all.fact.iter().map(|project| project.id.clone()).collect::<BTreeSet<_>>();
+            let is_full = seen.fact.len() >= PROJECTS_MAX;
+            all.fact.extend(seen.fact.into_iter().filter(|project| !known.contains(&project.id)));
+            if !is_full || all.fact.len() == known.len() {
+                return Ok(all);
+            }
+        }
+        Err(ProviderError::Inconsistent("a list that does not end".to_owned()))
+    }
+
+    /// The projects of the domain that carry one of our names. What carries no mark is not ours yet.
     pub async fn list_identities(&self, only: Option<&[Uuid]>) -> ProviderResult<Observed<Listing<Listed>>> {
         if self.provider.settings.isolation == Isolation::Project {
             return Err(ProviderError::Unsupported("lists of principals that share a project"));
         }
-        let domain = self.grant(&Acting::Manager).await?.domain.ok_or(ProviderError::Unauthorized)?;
-        let endpoint = list_projects::Request::builder().domain_id(domain).build();
-        let operation = on(Service::Identity, "list-principals", "");
-        let seen: Observed<Vec<ProjectBody>> = self.read_alone(&Acting::Manager, operation, endpoint).await?;
+        let seen = self.projects_of_domain().await?;
         let is_asked_for = |listed: &Listed| only.is_none_or(|only| only.contains(&listed.key.id));
         let items = seen.fact.iter().filter_map(|project| listed(project, seen.sequence)).filter(is_asked_for);
         let fact = Listing { items: items.collect(), next: None, unsure: Vec::new() };

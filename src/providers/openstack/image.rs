@@ -152,12 +152,15 @@ impl Session<'_> {
     /// Lets the service account find a snapshot without knowing whose it is.
     async fn show_to_observer(&self, request: &ImageRequest, image: &ImageBody) -> ProviderResult<()> {
         let found = self.find_images(&Acting::Observer, request.id).await?.fact;
-        if found.iter().any(|found| found.id == image.id) {
+        if found.iter().any(|found| found.id == image.id && found.visibility == "shared") {
             return Ok(());
         }
         let own = self.grant(&Acting::Observer).await?.project;
         let nowhere = || ProviderError::Unavailable("the service account has no project".to_owned());
         let own = own.ok_or_else(nowhere)?;
+        if image.owner == own.0 {
+            return self.unlock_image(&Acting::Observer, image).await;
+        }
         self.share_image(image, &own).await?;
         let (path, body) = (format!("images/{}/members/{}", image.id, own.0), json!({"status": "accepted"}));
         let ask = Ask::put(ServiceType::Image, path, body);
@@ -170,19 +173,25 @@ impl Session<'_> {
             return Ok(());
         }
         let owner = Acting::Steward(ProviderProjectId(image.owner.clone()));
-        let path = format!("images/{}", image.id);
-        if image.visibility != "shared" {
-            let change = json!([{"op": "replace", "path": "/visibility", "value": "shared"}]);
-            let ask = Ask::patch_image(path.clone(), change);
-            self.order(&owner, on(Service::Image, "unlock-image", &image.id), ask.build()).await?;
-        }
-        let ask = Ask::post(ServiceType::Image, format!("{path}/members"), json!({"member": project.0}));
+        self.unlock_image(&owner, image).await?;
+        let path = format!("images/{}/members", image.id);
+        let ask = Ask::post(ServiceType::Image, path, json!({"member": project.0}));
         match self.order(&owner, on(Service::Image, "share-image", &image.id), ask.build()).await {
             // It is a member already.
             Ok(()) | Err(ProviderError::Conflict(_)) => Ok(()),
             Err(ProviderError::Unauthorized) => Err(self.why_not_shared(&owner, &image.id).await?),
             Err(error) => Err(error),
         }
+    }
+
+    /// Nova makes snapshots for their own project alone.
+    async fn unlock_image(&self, owner: &Acting, image: &ImageBody) -> ProviderResult<()> {
+        if image.visibility == "shared" {
+            return Ok(());
+        }
+        let change = json!([{"op": "replace", "path": "/visibility", "value": "shared"}]);
+        let ask = Ask::patch_image(format!("images/{}", image.id), change);
+        self.order(owner, on(Service::Image, "unlock-image", &image.id), ask.build()).await
     }
 
     /// Glance has one word for who may not share an image and for one that cannot be shared. It is Nova that locks a

@@ -121,7 +121,9 @@ impl Session<'_> {
     /// What there can be one of each of. Doubles are taken away, and the next pass looks again.
     async fn only_view(&self, acting: &Acting, request: &ServerRequest, mut seen: Sighting) -> ProviderResult<View> {
         let detail = &request.detail;
-        let servers = seen.chosen(detail.server.as_ref().map(|id| id.0.as_str()))?;
+        let mut servers = seen.chosen(detail.server.as_ref().map(|id| id.0.as_str()))?;
+        // Those that go already are not waited for.
+        servers.doubles.retain(|double| !double.is_leaving());
         if !servers.doubles.is_empty() {
             self.take_servers_away(acting, &servers.doubles).await?;
             return Err(taken_away(&request.id));

@@ -75,6 +75,11 @@ impl Session<'_> {
             let is_ours = |volume: &VolumeBody| volume.is_of(request.id, request.incarnation);
             found.fact.extend(self.volume(acting, known).await?.filter(is_ours));
         }
+        if request.detail.was_whole {
+            // What looks like a double of a volume that somebody has written to is a copy, as a backup that an operator has
+            // restored: Cinder gives it the name and the marks of the first. It is not ours to remove.
+            found.fact.retain(|volume| known == Some(volume.id.as_str()));
+        }
         Ok(found)
     }
 

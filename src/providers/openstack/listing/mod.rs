@@ -45,6 +45,7 @@ use super::asking::Ask;
 use super::connection::Acting;
 use super::session::{Link, Session, has_next, on};
 use crate::model::ids::Kind;
+use crate::model::openstack::Isolation;
 use crate::providers::pool::Service;
 use crate::providers::{Listed, Listing, Observed, ProviderError, ProviderResult, Sequence};
 use networks::NetworkParts;
@@ -327,10 +328,22 @@ impl Session<'_> {
     {
         let operation = on(source.service, source.operation, after.unwrap_or_default());
         match self.read_alone(acting, operation, source.ask(after).build()).await {
-            // The project has gone, or its principal is not whole: nothing of ours is seen there.
-            Err(ProviderError::PrincipalMissing) => Ok(Page::missing()),
+            Err(ProviderError::PrincipalMissing) => {
+                self.prove_account().await?;
+                // The project has gone, or its principal is not whole: nothing of ours is seen there.
+                Ok(Page::missing())
+            }
             read => read,
         }
+    }
+
+    /// It is the account that is not let in while its password is being changed, and not its projects that are gone.
+    async fn prove_account(&self) -> ProviderResult<()> {
+        if self.provider.settings.isolation == Isolation::Project {
+            return Err(ProviderError::Unauthorized);
+        }
+        self.sweeps().projects = None;
+        self.projects().await.map(drop)
     }
 
     fn sweeps(&self) -> MutexGuard<'_, Sweeps> {

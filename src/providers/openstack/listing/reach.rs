@@ -15,13 +15,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openstack_sdk_core::types::ServiceType;
-use openstack_sdk_identity::v3::project::list as list_projects;
 use serde::Deserialize;
 use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::super::asking::Ask;
 use super::super::connection::Acting;
+use super::super::identity::ProjectBody;
 use super::super::names;
 use super::super::session::{Session, on};
 use super::{Cursor, Line, Look, Page, SWEEP_MAX};
@@ -70,12 +70,6 @@ impl Place {
     }
 }
 
-#[derive(Clone, Deserialize)]
-struct ProjectLine {
-    id: String,
-    name: String,
-}
-
 /// A line that only says whose it is.
 #[derive(Clone, Deserialize)]
 struct OwnedLine {
@@ -101,6 +95,14 @@ impl Session<'_> {
                 (Some(ProviderProjectId(project)), Some(marker).filter(|marker| !marker.is_empty()))
             }
             None if self.sees_everything(service).await? => (None, None),
+            None if look.only.is_none() => {
+                // What is younger than the list would be taken for absent.
+                self.sweeps().projects = None;
+                match self.projects().await?.first() {
+                    Some(first) => (Some(first.id.clone()), None),
+                    None => return Ok(None),
+                }
+            }
             None => match self.projects_of(look).await?.first() {
                 Some(first) => (Some(first.id.clone()), None),
                 None => return Ok(None),
@@ -152,8 +154,16 @@ impl Session<'_> {
         for id in only {
             principals.extend(self.provider.principals.of(Key::new(look.kind, *id)).await?);
         }
-        let theirs = all.iter().filter(|project| principals.contains(&project.identity)).cloned();
-        let projects = Arc::new(theirs.collect::<Vec<_>>());
+        let of_theirs = |all: &[OwnProject]| {
+            let is_theirs = |project: &&OwnProject| principals.contains(&project.identity);
+            Arc::new(all.iter().filter(is_theirs).cloned().collect::<Vec<_>>())
+        };
+        let mut projects = of_theirs(&all);
+        if projects.len() < principals.len() {
+            // One may be younger than the list.
+            self.sweeps().projects = None;
+            projects = of_theirs(&self.projects().await?);
+        }
         let held = ProjectsOfLook { kind: look.kind, only: only.to_vec(), projects: Arc::clone(&projects) };
         self.sweeps().of_look = Some(held);
         Ok(projects)
@@ -169,11 +179,8 @@ impl Session<'_> {
         if let Some((_, projects)) = held.filter(|(at, _)| at.elapsed() < SWEEP_MAX) {
             return Ok(projects);
         }
-        let domain = self.grant(&Acting::Manager).await?.domain.ok_or(ProviderError::Unauthorized)?;
-        let endpoint = list_projects::Request::builder().domain_id(domain).build();
-        let operation = on(Service::Identity, "list-projects", "");
-        let listed: Vec<ProjectLine> = self.read_alone(&Acting::Manager, operation, endpoint).await?.fact;
-        let own = |line: ProjectLine| {
+        let listed = self.projects_of_domain().await?.fact;
+        let own = |line: ProjectBody| {
             let identity = IdentityId(names::id_in(&line.name, names::PRINCIPAL_PREFIX)?);
             Some(OwnProject { id: ProviderProjectId(line.id), identity })
         };

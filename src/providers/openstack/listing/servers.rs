@@ -114,7 +114,9 @@ impl Session<'_> {
             }
         }
         let mut page: Turned<ServerBody> = self.turn(look, &place, source).await?;
-        self.note_machines(&page.items);
+        if place.project.is_none() {
+            self.note_machines(&page.items);
+        }
         page.sequence = earlier(page.sequence, earlier(ports.sequence, addresses.sequence));
         let (sequence, flavors) = (page.sequence, self.flavor_names(&page.items).await?);
         let standing = Standing { ports: &ports, addresses: &addresses, flavors: &flavors };
